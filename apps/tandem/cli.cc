@@ -1,0 +1,109 @@
+#include "cli.h"
+
+#include <CLI/CLI.hpp>
+
+namespace tandem::cli {
+
+struct Command::Impl {
+  CLI::App* app = nullptr;
+  CLI::Option* last = nullptr;
+  std::string example;
+  std::function<void()> action;
+};
+
+struct Program::State {
+  CLI::App app;
+  std::vector<std::unique_ptr<Command::Impl>> commands;
+};
+
+Command& Command::flag(const std::string& names, bool& value, const std::string& help) {
+  impl_->last = impl_->app->add_flag(names, value, help);
+  return *this;
+}
+
+namespace {
+
+template <class T>
+CLI::Option* add_option(CLI::App* app, const std::string& names, T& value, const std::string& help) {
+  return app->add_option(names, value, help)->capture_default_str();
+}
+
+}  // namespace
+
+Command& Command::option(const std::string& names, std::string& value, const std::string& help) {
+  impl_->last = add_option(impl_->app, names, value, help);
+  return *this;
+}
+Command& Command::option(const std::string& names, int64_t& value, const std::string& help) {
+  impl_->last = add_option(impl_->app, names, value, help);
+  return *this;
+}
+Command& Command::option(const std::string& names, uint64_t& value, const std::string& help) {
+  impl_->last = add_option(impl_->app, names, value, help);
+  return *this;
+}
+Command& Command::option(const std::string& names, int& value, const std::string& help) {
+  impl_->last = add_option(impl_->app, names, value, help);
+  return *this;
+}
+Command& Command::option(const std::string& names, double& value, const std::string& help) {
+  impl_->last = add_option(impl_->app, names, value, help);
+  return *this;
+}
+Command& Command::option(const std::string& names, std::vector<std::string>& values, const std::string& help) {
+  impl_->last = impl_->app->add_option(names, values, help);
+  return *this;
+}
+
+Command& Command::required() {
+  impl_->last->required();
+  return *this;
+}
+
+Command& Command::choices(const std::vector<std::string>& names) {
+  impl_->last->check(CLI::IsMember(names));
+  return *this;
+}
+
+Command& Command::example(const std::string& text) {
+  impl_->app->footer("Example:\n  " + text);
+  return *this;
+}
+
+Command& Command::run(std::function<void()> action) {
+  impl_->action = std::move(action);
+  return *this;
+}
+
+Program::Program(const std::string& name, const std::string& help, const std::string& version)
+    : state_(std::make_unique<State>()) {
+  state_->app.name(name);
+  state_->app.description(help);
+  state_->app.set_version_flag("--version", version);
+  state_->app.require_subcommand(1);
+}
+
+Program::~Program() = default;
+
+Command Program::add(const std::string& name, const std::string& help) {
+  auto impl = std::make_unique<Command::Impl>();
+  impl->app = state_->app.add_subcommand(name, help);
+  state_->commands.push_back(std::move(impl));
+  return Command(state_->commands.back().get());
+}
+
+int Program::run(int argc, char** argv) {
+  try {
+    state_->app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return state_->app.exit(error) == 0 ? 0 : 2;
+  }
+  for (const auto& command : state_->commands) {
+    if (command->app->parsed()) {
+      command->action();
+    }
+  }
+  return 0;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,50 @@
+// The command line, as small as the subcommands need it. CLI11 stays inside cli.cc.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tandem::cli {
+
+// One subcommand: its options write to variables that must live as long as the command.
+class Command {
+ public:
+  struct Impl;
+  explicit Command(Impl* impl) : impl_(impl) {}
+
+  // names: "-o,--out"; a name without dashes is a positional argument.
+  Command& flag(const std::string& names, bool& value, const std::string& help);
+  Command& option(const std::string& names, std::string& value, const std::string& help);
+  Command& option(const std::string& names, int64_t& value, const std::string& help);
+  Command& option(const std::string& names, uint64_t& value, const std::string& help);
+  Command& option(const std::string& names, int& value, const std::string& help);
+  Command& option(const std::string& names, double& value, const std::string& help);
+  Command& option(const std::string& names, std::vector<std::string>& values, const std::string& help);  // one or more
+  Command& required();                                             // the option declared last must be given
+  Command& choices(const std::vector<std::string>& names);         // the option declared last takes one of these
+  Command& example(const std::string& text);                       // shown at the end of --help
+  Command& run(std::function<void()> action);                      // what the command does
+
+ private:
+  Impl* impl_;
+};
+
+class Program {
+ public:
+  Program(const std::string& name, const std::string& help, const std::string& version);
+  ~Program();
+
+  Command add(const std::string& name, const std::string& help);
+  // Parses and runs the chosen command. Returns the exit code: 0, or 2 for a wrong command line (already explained on
+  // standard error). What the command throws comes through.
+  int run(int argc, char** argv);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem::cli

@@ -1,0 +1,10 @@
+// Every subcommand has one file that declares its options and what it does.
+#pragma once
+
+#include "cli.h"
+
+namespace tandem::cli {
+
+void add_score(Program& program);
+
+}  // namespace tandem::cli

@@ -1,0 +1,16 @@
+// tandem: chooses the subcommand, runs it, and turns an error into one sentence on standard error.
+#include <cstdio>
+#include <exception>
+
+#include "commands.h"
+
+int main(int argc, char** argv) {
+  using namespace tandem::cli;
+  Program program("tandem", "Trains translation models and tells the truth about the run.", TANDEM_VERSION);
+  try {
+    return program.run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tandem: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,39 @@
+# Helpers that keep every folder's CMakeLists.txt a few lines long.
+
+# Compile flags of our own code. x86-64-v3 (AVX2, FMA; any server since 2013) keeps the binary portable between
+# machines; the matrix products choose AVX-512 and AMX at run time inside oneDNN.
+add_library(tandem_flags INTERFACE)
+target_compile_options(tandem_flags INTERFACE -Wall -Wextra -Wshadow $<$<BOOL:${TANDEM_WERROR}>:-Werror>)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(tandem_flags INTERFACE -march=x86-64-v3)
+endif()
+
+# tandem_library(name LIBS ...): the folder's .cc files as one target. Only the named libraries can be reached, so an
+# arrow that the design does not have does not link.
+function(tandem_library name)
+  cmake_parse_arguments(ARG "" "" "LIBS;SOURCES" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${ARG_SOURCES})
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(${name} PUBLIC ${ARG_LIBS} PRIVATE tandem_flags)
+  else()
+    add_library(${name} INTERFACE)
+    target_include_directories(${name} INTERFACE ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(${name} INTERFACE ${ARG_LIBS})
+  endif()
+endfunction()
+
+# tandem_test(folder LIBS ...): tests/<folder>/*_test.cc as one program, each test known to ctest by name.
+function(tandem_test folder)
+  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cc)
+  if(sources)
+    add_executable(test_${folder} ${sources})
+    target_include_directories(test_${folder} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_link_libraries(test_${folder} PRIVATE ${ARG_LIBS} GTest::gtest_main tandem_flags)
+    target_compile_definitions(test_${folder} PRIVATE
+      TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TANDEM_BINARY="$<TARGET_FILE:tandem>")
+    gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}. DISCOVERY_TIMEOUT 60)
+  endif()
+endfunction()

@@ -1,0 +1,190 @@
+// The one door to arithmetic. A Backend is a set of kernels over views: outputs first, then inputs, then scalars.
+//
+// The CPU twin (backend/cpu/<op>.cc) is the specification; another device gives the same numbers, fast.
+//
+// Contracts that hold for every op:
+//  - Gradients of parameters are added to (+=); gradients of activations are written (=) unless `accumulate` is given.
+//  - Matrices are packed: a row is a token, sentences lie one after the other, there is no padding. Rows past the
+//    true count (a device may work on a fixed capacity) hold finite numbers and never touch a weight.
+//  - The types: activations and compute weights in the compute type C (f32, bf16; f64 in tests); parameter gradients,
+//    masters, moments, norm parameters and statistics in the master type M (f32; f64 in tests); sums of losses in f64;
+//    indices in i32.
+//  - Same input, same bits: reductions run in an order that is fixed by shape, whatever the number of threads.
+//  - Shapes are checked in nn/, once; kernels contain arithmetic only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/side.h"
+#include "tensor/view.h"
+
+namespace tandem {
+
+// What a step's kernels read from memory that is written before the step, so that a captured graph can be replayed.
+// Lies where the backend computes.
+struct StepState {
+  uint64_t seed = 0;
+  uint32_t step = 0;          // optimizer step, from 0
+  uint32_t first_source = 0;  // index of the micro-batch's first token in the step's global batch, source side
+  uint32_t first_target = 0;  // the same on the target side
+  float loss_scale = 1;       // multiplies the loss's gradient: 1 / target tokens of the global batch
+  float learning_rate = 0;
+  float bias_correction1 = 1;  // 1 - beta1^t, t from 1
+  float bias_correction2 = 1;  // 1 - beta2^t
+};
+
+// Dropout whose mask is a function of (seed, step, place in the model, token, column): Philox, eight columns a call,
+// keep where a 16-bit lane >= rate * 65536. Kept values are multiplied by 1 / (1 - rate). rate = 0: off.
+struct Dropout {
+  float rate = 0;
+  uint32_t place = 0;               // one number for each dropout of the model; attention uses place + head
+  Side side = Side::source;         // which first-token index of the state counts
+  const StepState* state = nullptr;  // in the backend's memory
+};
+
+enum class Activation : uint8_t { none, relu, gelu, swish };  // gelu: the exact one, with erf
+
+// y = dropout(activation(x w' + bias))
+struct Epilogue {
+  View bias;                                 // [out] in C, or empty
+  Activation activation = Activation::none;  //
+  View pre;                                  // [rows, out] in C: receives x w' + bias; needed for gelu and swish
+  Dropout dropout;
+};
+
+// dx = (dy w) * activation' * dropout mask. The activation is the one that produced x.
+struct BackwardEpilogue {
+  Activation activation = Activation::none;
+  View saved;  // relu: x itself (after dropout), which is 0 exactly where no gradient flows; gelu, swish: its `pre`
+  Dropout dropout;
+};
+
+// Sentence i owns the rows starts[i] to starts[i + 1] of its side.
+struct AttentionShape {
+  int heads = 1;
+  bool causal = false;
+  View query_starts;  // i32 [1, sentences + 1]
+  View key_starts;    // i32 [1, sentences + 1]
+  int64_t longest_query = 0;
+  int64_t longest_key = 0;
+  Dropout dropout;  // token = query's index in the global batch, column = key's position in its sentence
+};
+
+// Which rows of a batch hold which token, so that an embedding's gradient can be added up without atomics.
+struct TokenOrder {
+  View rows;    // i32 [1, tokens]: row numbers, sorted by token id, rows of one id in rising order
+  View ids;     // i32 [1, runs]: the distinct ids, rising
+  View starts;  // i32 [1, runs + 1]: where each id's rows begin in `rows`
+};
+
+// Keys and values of one decoding step: row r of the queries attends to length[r] cached rows, which are
+// index[r][0..length) or, without an index, first[r], first[r] + 1, ...
+struct CachedKeys {
+  View keys;    // C [cached, d]
+  View values;  // C [cached, d]
+  View length;  // i32 [1, rows]
+  View first;   // i32 [1, rows], or empty
+  View index;   // i32 [rows, longest], or empty
+};
+
+struct AdamSettings {
+  float beta1 = 0.9F;
+  float beta2 = 0.999F;
+  float epsilon = 1e-8F;
+  float weight_decay = 0;
+  bool decoupled = false;  // true: AdamW; false: decay is added to the gradient
+};
+
+// The result of gradient_norm, in the backend's memory; adam reads it there.
+struct GradientNorm {
+  double norm = 0;        // before clipping
+  float clip_factor = 1;  // min(1, max_norm / norm)
+  uint32_t finite = 1;    // 0: adam leaves everything as it is
+};
+
+// Sums over target tokens, in the backend's memory; added to by cross_entropy.
+struct LossTotals {
+  double smoothed = 0;  // label-smoothed cross-entropy, nats
+  double nll = 0;       // plain negative log-likelihood, nats
+  double correct = 0;   // tokens whose most likely piece is the label
+  double tokens = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string description() const = 0;
+
+  // ---- memory
+  virtual Buffer allocate(size_t bytes) = 0;                       // uninitialised
+  virtual void upload(const View& to, const void* from) = 0;       // from host memory, contiguous views
+  virtual void download(void* to, const View& from) = 0;           // to host memory, contiguous views; waits
+  virtual void copy(const View& to, const View& from) = 0;         // same shape; converts between f32, bf16 and f64
+  virtual void fill_zero(const View& to) = 0;
+
+  // ---- matrix products: y [rows, out], x [rows, in], w [out, in]
+  virtual void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) = 0;
+  virtual void linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
+                                     bool accumulate) = 0;
+  // dw += dy' x; dbias += column sums of dy (dbias may be empty). dw, dbias in M.
+  virtual void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x) = 0;
+
+  // ---- embedding: x[r] = dropout(table[tokens[r]] * scale + positions[position[r]])
+  // table C [V, d]; positions M [longest, d]; tokens, position i32 [1, rows].
+  virtual void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
+                     float scale, const Dropout& dropout) = 0;
+  // dtable[id] += scale * sum of masked dx over the id's rows, in the order given. dtable in M.
+  virtual void embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
+                              const Dropout& dropout) = 0;
+
+  // ---- residual + dropout + layer norm (epsilon 1e-6) in one pass
+  // sum = residual + dropout(branch); normed = (sum - mean) * rstd * gamma + beta.
+  // branch may be empty (then sum = residual); sum may be empty where nobody needs it again and it is not `residual`.
+  // statistics M [rows, 2]: mean and rstd, for the backward pass. gamma, beta M [1, d].
+  virtual void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
+                             const View& branch, const View& gamma, const View& beta, const Dropout& dropout) = 0;
+  // d = norm's backward of dnormed, plus dsum (may be empty: nothing else used the sum);
+  // dresidual = d; dbranch = d * mask (may be empty). dgamma, dbeta += . `sum` is the forward's.
+  // dresidual may be the same memory as dsum or dnormed.
+  virtual void residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma,
+                                      const View& dbeta, const View& dnormed, const View& dsum, const View& sum,
+                                      const View& statistics, const View& gamma, const Dropout& dropout) = 0;
+
+  // ---- attention, sentence by sentence: out = dropout(softmax(q k' / sqrt(d / heads))) v
+  // q, out C [query rows, d]; k, v C [key rows, d] (they may be columns of a wider matrix).
+  // log_sums M [heads, query rows]: log of the softmax's denominator, for the backward pass; may be empty.
+  virtual void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
+                         const AttentionShape& shape) = 0;
+  virtual void attention_backward(const View& dq, const View& dk, const View& dv, const View& dout, const View& out,
+                                  const View& log_sums, const View& q, const View& k, const View& v,
+                                  const AttentionShape& shape) = 0;
+
+  // ---- loss over logits C [rows, V]; labels i32 [1, rows], -1 = no label (no loss, zero gradient)
+  // Adds to *totals. With `state` the gradient of (smoothed loss * state->loss_scale) is written over the logits.
+  // Smoothed target: 1 - smoothing on the label, smoothing / (V - 1) elsewhere.
+  virtual void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
+                             const StepState* state) = 0;
+
+  // ---- optimizer, on flat buffers [1, n] in M
+  virtual void gradient_norm(GradientNorm* result, const View& gradients, float max_norm) = 0;  // max_norm 0: no clip
+  // Adam as in PyTorch. `compute` is the bf16 copy to refresh, or empty. Does nothing where !norm->finite.
+  virtual void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
+                    const AdamSettings& settings, const StepState* state, const GradientNorm* norm) = 0;
+  // average = decay * average + (1 - decay) * masters; nothing where !norm->finite.
+  virtual void moving_average(const View& average, const View& masters, float decay, const GradientNorm* norm) = 0;
+
+  // ---- decoding
+  virtual void attention_cached(const View& out, const View& q, const CachedKeys& cache, int heads) = 0;
+  // The k most likely pieces of each row, best first, ties to the lower id, and their log-probabilities under the
+  // whole softmax. values f32 [rows, k], ids i32 [rows, k].
+  virtual void top_log_probabilities(const View& values, const View& ids, const View& logits) = 0;
+};
+
+// threads 0 = all usable cores.
+std::unique_ptr<Backend> make_cpu_backend(int threads = 0);
+
+}  // namespace tandem

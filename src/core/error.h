@@ -1,0 +1,33 @@
+// The one exception of the project, and the check that throws it.
+//
+// A message is one sentence that says what is wrong, where (file, line, the two sizes) and what to do. Only main
+// catches; it prints the message and returns 1.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace tandem {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// Always on, also in release builds. The message is formatted only when the condition is false.
+template <class... Args>
+void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
+  if (!condition) [[unlikely]] {
+    fail(format, std::forward<Args>(args)...);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,76 @@
+#include "core/log.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <mutex>
+
+#include <fmt/chrono.h>
+
+#include "core/error.h"
+
+namespace tandem::log {
+
+namespace {
+
+std::mutex mutex;
+std::ofstream file;
+std::string status_text;
+
+void draw_status() {
+  if (!status_text.empty()) {
+    fmt::print(stderr, "\r\033[K{}", status_text);
+    std::fflush(stderr);
+  }
+}
+
+void write_line(const std::string& line, const char* mark) {
+  const std::lock_guard lock(mutex);
+  fmt::print(stderr, "{}{}{}\n", status_text.empty() ? "" : "\r\033[K", mark, line);
+  draw_status();
+  std::fflush(stderr);
+  if (file.is_open()) {
+    file << fmt::format("{:%Y-%m-%d %H:%M:%S} {}{}\n", fmt::localtime(std::time(nullptr)), mark, line) << std::flush;
+  }
+}
+
+}  // namespace
+
+void write_info(const std::string& line) { write_line(line, ""); }
+void write_warning(const std::string& line) { write_line(line, "warning: "); }
+
+void open_file(const std::filesystem::path& path) {
+  const std::lock_guard lock(mutex);
+  file.close();
+  file.clear();
+  file.open(path, std::ios::app);
+  require(file.is_open(), "cannot write the log {}: check that the directory is writable", path.string());
+}
+
+void close_file() {
+  const std::lock_guard lock(mutex);
+  file.close();
+}
+
+bool on_terminal() {
+  static const bool answer = isatty(STDERR_FILENO) == 1;
+  return answer;
+}
+
+void status(const std::string& text) {
+  if (!on_terminal()) {
+    return;
+  }
+  const std::lock_guard lock(mutex);
+  if (text.empty() && !status_text.empty()) {
+    fmt::print(stderr, "\r\033[K");
+    std::fflush(stderr);
+  }
+  status_text = text;
+  draw_status();
+}
+
+}  // namespace tandem::log

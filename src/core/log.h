@@ -1,0 +1,35 @@
+// What the program tells its user. Lines go to standard error, and to the run's log file once one is opened.
+// Results that a user may pipe (translations, scores) go to standard output and not through here.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+namespace tandem::log {
+
+void write_info(const std::string& line);
+void write_warning(const std::string& line);
+
+template <class... Args>
+void info(fmt::format_string<Args...> format, Args&&... args) {
+  write_info(fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <class... Args>
+void warning(fmt::format_string<Args...> format, Args&&... args) {
+  write_warning(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// From now on every line is also appended to this file, with the time of day.
+void open_file(const std::filesystem::path& path);
+void close_file();
+
+// Draws `text` on the terminal's last line, below all log lines; an empty text removes it. Nothing happens where
+// standard error is not a terminal.
+void status(const std::string& text);
+bool on_terminal();
+
+}  // namespace tandem::log

@@ -1,0 +1,85 @@
+// Cuts the endless stream of shuffled sentence pairs into optimizer steps, and a step into packed micro-batches.
+//
+// An epoch is a permutation seeded by (seed, epoch). A step is the next pairs while both sides stay within the global
+// token budget (or up to a number of pairs), across an epoch's end if need be. A step's pairs do not depend on the
+// number of workers or rounds: worker w of W gets a contiguous part of them, cut again into rounds that fit the
+// micro-batch capacity. Resume is a cursor.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/side.h"
+#include "data/corpus.h"
+
+namespace tandem {
+
+struct BatchConfig {
+  int64_t tokens = 25000;       // global budget of a step for each side, bos or eos of every sentence counted
+  int64_t sentences = 0;        // > 0: this many pairs a step instead of the token budget
+  int64_t micro_tokens = 0;     // capacity of one round for each side; 0 = the whole step in one round
+  int64_t max_length = 256;     // pairs with a side longer than this (end mark counted) are left out and counted
+  uint64_t seed = 1;
+};
+
+// Position in the stream: the next pair is permutation(epoch)[index].
+struct Cursor {
+  int64_t epoch = 0;
+  int64_t index = 0;
+};
+
+// One side of a packed micro-batch, in host memory; the meaning is that of model/batch.h's PackedSide.
+struct HostSide {
+  std::vector<int32_t> tokens;    // source: w1..wn eos; target: bos w1..wn
+  std::vector<int32_t> position;  //
+  std::vector<int32_t> starts;    //
+  int64_t longest = 0;
+  std::vector<int32_t> order_rows, order_ids, order_starts;
+  uint32_t first = 0;  // index of the first token in the step's global batch on this side
+};
+
+struct HostBatch {
+  HostSide source, target;
+  std::vector<int32_t> labels;  // w1..wn eos
+  std::vector<int64_t> pairs;   // corpus numbers, in order
+};
+
+struct TrainStep {
+  std::vector<HostBatch> rounds;  // this worker's part
+  // Of the whole step, over all workers:
+  int64_t pairs = 0;
+  int64_t source_tokens = 0;
+  int64_t target_tokens = 0;
+  Cursor after;           // where the next step begins
+  double epochs_done = 0;  // after this step, with its fraction
+};
+
+class Batcher {
+ public:
+  // The corpus must outlive the batcher. Fails when no pair is short enough, or one exceeds the token budget.
+  Batcher(const Corpus& corpus, const BatchConfig& config, int worker = 0, int workers = 1);
+
+  void seek(Cursor cursor);
+  TrainStep next();
+
+  int64_t usable_pairs() const { return static_cast<int64_t>(usable_.size()); }
+  int64_t too_long() const { return too_long_; }
+
+ private:
+  const Corpus& corpus_;
+  BatchConfig config_;
+  int worker_, workers_;
+  std::vector<int32_t> usable_;  // pairs that are short enough, in corpus order
+  int64_t too_long_ = 0;
+  std::vector<int32_t> permutation_;  // of usable_, for permuted_epoch_
+  int64_t permuted_epoch_ = -1;
+  Cursor cursor_;
+};
+
+// Packs given sentences (ids without bos and eos) in the given order; for validation and tests.
+HostBatch pack(const std::vector<std::vector<int32_t>>& source, const std::vector<std::vector<int32_t>>& target);
+
+// Source side only, for translation.
+HostSide pack_source(const std::vector<std::vector<int32_t>>& sentences);
+
+}  // namespace tandem

@@ -1,0 +1,45 @@
+// Subword pieces by SentencePiece: text to ids and back.
+//
+// Ids: pad 0, eos 1, bos 2, unk 3. encode() adds neither bos nor eos. Thread-safe: const calls may run at once.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem {
+
+constexpr int32_t kPad = 0;
+constexpr int32_t kEos = 1;
+constexpr int32_t kBos = 2;
+constexpr int32_t kUnk = 3;
+
+class Subwords {
+ public:
+  // Fails with one sentence when the file is missing, damaged, or its special ids are not the ones above.
+  static Subwords load(const std::filesystem::path& model);
+  static Subwords from_bytes(const std::string& model, const std::string& name);
+
+  Subwords(Subwords&&) noexcept;
+  Subwords& operator=(Subwords&&) noexcept;
+  ~Subwords();
+
+  int32_t size() const;  // vocabulary
+  // Appends the pieces of one line; exactly SentencePiece's.
+  void encode(std::string_view line, std::vector<int32_t>& ids) const;
+  // Text of the pieces; special ids are left out.
+  std::string decode(std::span<const int32_t> ids) const;
+  std::string piece(int32_t id) const;
+  const std::string& bytes() const;  // the model file's content, for checkpoints
+
+ private:
+  struct State;
+  explicit Subwords(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem
