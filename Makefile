@@ -1,0 +1,53 @@
+# Every target installs what it needs first (Debian 12, root or sudo) and does nothing where it is there.
+#   make demo     train a small model on made-up data and translate with it: minutes, no data needed
+#   make build    build/release/bin/tandem
+#   make test     build and run every test that a CPU can run
+#   make soak     every bar at its full count, and the tests under sanitizers: hours
+#   make bench    measure: matrix products, training step, comparison with PyTorch, preparation
+#   make format   format the sources; say what clang-tidy finds
+
+SHELL := /bin/bash
+BUILD := build/release
+TANDEM := $(BUILD)/bin/tandem
+
+.PHONY: build demo test soak sanitize bench format clean
+
+build:
+	@tools/install-packages build
+	@cmake --preset release
+	@cmake --build $(BUILD) --target tandem
+
+demo: build
+	@$(TANDEM) demo
+
+test:
+	@tools/install-packages test
+	@tools/python-environment sacrebleu tensorboard safetensors
+	@cmake --preset release -DTANDEM_TESTS=ON
+	@cmake --build $(BUILD)
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -LE soak -j2
+
+soak: test sanitize
+	@TANDEM_SOAK=1 ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j2
+
+sanitize:
+	@tools/install-packages test
+	@cmake --preset debug
+	@cmake --build build/debug
+	@ctest --test-dir build/debug --output-on-failure --no-tests=error -LE soak -j2
+
+bench:
+	@tools/install-packages bench
+	@tools/python-environment torch
+	@cmake --preset release -DTANDEM_BENCH=ON
+	@cmake --build $(BUILD)
+	@bench/run $(BUILD)
+
+format:
+	@tools/install-packages format
+	@git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
+	@cmake --preset release >/dev/null
+	@git ls-files 'src/*.cc' 'apps/*.cc' | xargs -P2 -n4 clang-tidy -quiet -p $(BUILD)
+
+clean:
+	rm -rf build
