@@ -1,5 +1,6 @@
 #include "core/log.h"
 
+#include <fmt/chrono.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -7,8 +8,6 @@
 #include <fstream>
 #include <iostream>
 #include <mutex>
-
-#include <fmt/chrono.h>
 
 #include "core/error.h"
 

@@ -30,7 +30,7 @@ class Arena {
   // Makes room for `bytes` now, so that the first step need not grow the arena.
   void reserve(size_t bytes);
 
-  size_t peak_bytes() const { return peak_; }       // the most that was in use at one time
+  size_t peak_bytes() const { return peak_; }        // the most that was in use at one time
   size_t allocations() const { return allocated_; }  // how often memory was asked of the backend
 
  private:

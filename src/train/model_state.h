@@ -1,0 +1,43 @@
+// The numbers of a model in training, as flat buffers in the backend's memory.
+#pragma once
+
+#include "model/transformer.h"
+
+namespace tandem {
+
+class ModelState {
+ public:
+  // compute: f32 or bf16. With `average`, room for the moving average of the weights as well.
+  ModelState(Backend& backend, const ParameterLayout& layout, DType compute, bool average);
+
+  View masters() const { return flat(masters_, DType::f32); }
+  View gradients() const { return flat(gradients_, DType::f32); }
+  View average() const { return average_.data() == nullptr ? View{} : flat(average_, DType::f32); }
+  // The bf16 copy that adam refreshes; empty in f32.
+  View copy() const { return copy_.data() == nullptr ? View{} : flat(copy_, DType::bf16); }
+
+  Weights weights() const { return {masters(), copy().empty() ? masters() : copy()}; }
+
+  void refresh_copy();  // after the masters were written from outside
+
+  // While it lives, weights() are the moving average's; the destructor brings the trained weights back.
+  class UseAverage {
+   public:
+    explicit UseAverage(ModelState& state);
+    ~UseAverage();
+    UseAverage(const UseAverage&) = delete;
+    UseAverage& operator=(const UseAverage&) = delete;
+
+   private:
+    ModelState& state_;
+  };
+
+ private:
+  View flat(const Buffer& buffer, DType dtype) const { return buffer.view(dtype, 1, size_); }
+
+  Backend& backend_;
+  int64_t size_;
+  Buffer masters_, gradients_, average_, copy_;
+};
+
+}  // namespace tandem
