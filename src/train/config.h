@@ -1,0 +1,113 @@
+// What a training run is told to do: plain structs, read from TOML and key=value overrides and checked once at start.
+//
+// Every member is a TOML key of the same name (docs/formats.md, "Config"); `model.preset` gives the model's numbers at
+// once and single keys then override it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "data/batcher.h"
+#include "model/config.h"
+#include "optim/schedule.h"
+
+namespace tandem {
+
+enum class Precision : uint8_t { automatic, f32, bf16 };  // "auto", "f32", "bf16"
+
+// What early stopping and the best checkpoint go by.
+enum class Metric : uint8_t { nll, bleu, chrf };
+const char* name_of(Metric metric);
+constexpr bool higher_is_better(Metric metric) { return metric != Metric::nll; }
+
+struct OptimizerConfig {
+  // optimizer.name is "adam" or "adamw"; adamw sets `decoupled`.
+  AdamSettings adam{.beta1 = 0.9F, .beta2 = 0.997F, .epsilon = 1e-9F};
+  float max_gradient_norm = 0;  // 0 = no clipping
+  float ema_decay = 0;          // exponential moving average of the weights; 0 = off
+};
+
+// Whichever comes first; 0 = no limit. At least one of the first three must be set.
+struct StopConfig {
+  int64_t max_steps = 100000;
+  double max_epochs = 0;
+  double max_minutes = 0;
+  int64_t patience = 0;  // validations without a better `metric` before the run ends; 0 = never
+  Metric metric = Metric::nll;
+};
+
+struct ValidationConfig {
+  int64_t every_steps = 2000;  // 0 = only at the end
+  double every_minutes = 0;    // 0 = off
+  int beam = 4;
+  double alpha = 0.6;          // length penalty
+  int64_t max_sentences = 0;   // of the validation set; 0 = all
+  int64_t samples = 5;         // translations shown
+  int64_t train_sample = 500;  // training pairs scored in evaluation mode
+  bool decode = true;          // false: no BLEU, chrF or samples
+};
+
+struct CheckpointConfig {
+  int64_t every_steps = 2000;  // 0 = only at validations and the end
+  double every_minutes = 15;   // 0 = off
+  int64_t keep_last = 5;       // at least 1
+  int64_t keep_best = 1;       // 0 = none; counts only checkpoints that were validated
+};
+
+struct LogConfig {
+  int64_t every_steps = 100;
+};
+
+// A step whose loss or gradient is not finite is skipped; `max_skips` in a row roll back to the last good checkpoint
+// with the learning rate times `lr_factor`; after `max_rollbacks` the run stops.
+struct NonfiniteConfig {
+  int64_t max_skips = 10;
+  double lr_factor = 0.5;
+  int64_t max_rollbacks = 3;
+};
+
+struct TrainConfig {
+  std::string data;  // a directory made by `tandem prepare`
+  std::string run;   // the run directory
+  std::string init;  // a run, checkpoint or model whose weights to start from; empty = fresh weights
+  uint64_t seed = 1;
+  std::string device = "auto";  // auto or cpu
+  int threads = 0;              // 0 = all cores that this process may use
+  Precision precision = Precision::automatic;
+  float label_smoothing = 0.1F;
+
+  ModelConfig model;  // vocabularies: 0 = the prepared data's
+  BatchConfig batch;  // seed and max_length are copied from `seed` and `model.max_length`
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  StopConfig stop;
+  ValidationConfig validation;
+  CheckpointConfig checkpoint;
+  LogConfig log;
+  NonfiniteConfig nonfinite;
+};
+
+// Reads `path`, then the overrides ("batch.tokens=8000"; bare words are strings, so data=data/en-de needs no quotes).
+// Fails with all errors at once, one a line, each with file:line or the override it comes from; an unknown key gets
+// the nearest known one as a suggestion. The prepared data and the run directory are not looked at.
+TrainConfig load_config(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
+
+// The same from text, for checkpoints; `name` stands for the file in error messages.
+TrainConfig parse_config(const std::string& toml, const std::string& name,
+                         const std::vector<std::string>& overrides = {});
+
+// Every key with its effective value; parse_config gives back an equal config.
+std::string to_toml(const TrainConfig& config);
+
+// What resume finds changed, as "key: old -> new". `refused` would make the saved state meaningless (model shape,
+// vocabularies, seed); `allowed` is taken over from the new config. Data is compared by fingerprint, not here.
+struct ConfigChanges {
+  std::vector<std::string> refused;
+  std::vector<std::string> allowed;
+};
+ConfigChanges compare_for_resume(const TrainConfig& saved, const TrainConfig& now);
+
+}  // namespace tandem

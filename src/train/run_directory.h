@@ -1,0 +1,31 @@
+// The directory of one training run: its layout, and the lock that keeps a second trainer out.
+#pragma once
+
+#include <filesystem>
+
+#include "core/lock.h"
+
+namespace tandem {
+
+class RunDirectory {
+ public:
+  // Creates the directory where needed and takes its lock for as long as this object lives. Fails with one sentence
+  // when it cannot be written, is something else than a run directory, or another process trains in it.
+  explicit RunDirectory(const std::filesystem::path& root);
+
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path config() const { return root_ / "config.toml"; }  // the effective config
+  std::filesystem::path log() const { return root_ / "train.log"; }       //
+  std::filesystem::path metrics() const { return root_ / "metrics"; }     // <rank>.jsonl
+  std::filesystem::path events() const { return root_ / "tensorboard"; }  // TensorBoard event files
+  std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
+
+  // Removes everything a former run left here, and nothing else: to start over.
+  void clear();
+
+ private:
+  std::filesystem::path root_;
+  FileLock lock_;
+};
+
+}  // namespace tandem
