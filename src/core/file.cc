@@ -1,0 +1,274 @@
+#include "core/file.h"
+
+#include <fcntl.h>
+#include <isa-l/crc64.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/log.h"
+
+namespace tandem {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kBlock = size_t{1} << 20;
+
+// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) {
+      ::close(value_);
+    }
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+[[noreturn]] void fail_system(const char* action, const fs::path& path, int error = errno) {
+  const char* advice = error == ENOSPC || error == EDQUOT ? "; free some space and run again" : "";
+  fail("cannot {} {}: {}{}", action, path.string(), std::strerror(error), advice);
+}
+
+int open_for_reading(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    fail_system("read", path);
+  }
+  return file;
+}
+
+// Bytes read; 0 at the end of the file.
+size_t read_some(int file, char* buffer, size_t bytes, const fs::path& path) {
+  while (true) {
+    const ssize_t count = ::read(file, buffer, bytes);
+    if (count >= 0) {
+      return static_cast<size_t>(count);
+    }
+    if (errno != EINTR) {
+      fail_system("read", path);
+    }
+  }
+}
+
+void sync_path(const fs::path& path, int flags) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+  if (file.get() < 0 || ::fsync(file.get()) != 0) {
+    fail_system("write to disk", path);
+  }
+}
+
+fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+// "dir/" and "dir" are the same directory.
+fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
+// Renames the directory, or exchanges the two names when `to` exists. File systems without these calls (NFS) get the
+// nearest thing: a moment in which `to` is absent.
+bool put_in_place(const fs::path& from, const fs::path& to, bool exchange) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), exchange ? RENAME_EXCHANGE : RENAME_NOREPLACE) == 0) {
+    return true;
+  }
+  if (errno != EINVAL && errno != ENOSYS) {
+    return false;
+  }
+  if (!exchange) {
+    return ::rename(from.c_str(), to.c_str()) == 0;
+  }
+  const fs::path old = from.string() + ".old";
+  return ::rename(to.c_str(), old.c_str()) == 0 && ::rename(from.c_str(), to.c_str()) == 0 &&
+         ::rename(old.c_str(), from.c_str()) == 0;
+}
+
+// Removes partial directories whose owner is gone: nobody holds their lock.
+void remove_abandoned(const fs::path& parent, const std::string& prefix) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
+    if (!entry.path().filename().string().starts_with(prefix)) {
+      continue;
+    }
+    const Descriptor directory(::open(entry.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (directory.get() >= 0 && ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0) {
+      fs::remove_all(entry.path(), ignored);
+    }
+  }
+}
+
+}  // namespace
+
+void Checksum::add(const void* data, size_t bytes) {
+  value_ = crc64_ecma_refl(value_, static_cast<const unsigned char*>(data), bytes);
+}
+
+std::string Checksum::hex() const { return fmt::format("{:016x}", value_); }
+
+std::string checksum(std::string_view data) {
+  Checksum sum;
+  sum.add(data);
+  return sum.hex();
+}
+
+std::string checksum_file(const fs::path& path) {
+  const Descriptor file(open_for_reading(path));
+  std::vector<char> buffer(kBlock);
+  Checksum sum;
+  while (const size_t count = read_some(file.get(), buffer.data(), buffer.size(), path)) {
+    sum.add(buffer.data(), count);
+  }
+  return sum.hex();
+}
+
+std::string read_file(const fs::path& path, uint64_t limit) {
+  const Descriptor file(open_for_reading(path));
+  std::string content;
+  std::vector<char> buffer(kBlock);
+  while (const size_t count = read_some(file.get(), buffer.data(), buffer.size(), path)) {
+    require(content.size() + count <= limit, "{} is larger than the {} bytes that such a file may have", path.string(),
+            limit);
+    content.append(buffer.data(), count);
+  }
+  return content;
+}
+
+void write_file(const fs::path& path, std::string_view content) {
+  const fs::path aside = path.string() + fmt::format(".partial.{}", ::getpid());
+  FileWriter writer(aside);
+  writer.write(content);
+  writer.finish();
+  if (::rename(aside.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(aside.c_str());
+    fail_system("write", path, error);
+  }
+  sync_directory(parent_of(path));
+}
+
+void sync_directory(const fs::path& directory) { sync_path(directory, O_DIRECTORY); }
+
+FileWriter::FileWriter(const fs::path& path)
+    : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  if (file_ < 0) {
+    fail_system("write", path);
+  }
+  buffer_.reserve(kBlock);
+}
+
+FileWriter::~FileWriter() {
+  if (file_ >= 0) {
+    ::close(file_);
+    ::unlink(path_.c_str());
+  }
+}
+
+void FileWriter::write(const void* data, size_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  sum_.add(data, bytes);
+  size_ += bytes;
+  while (bytes > 0) {
+    const size_t part = std::min(bytes, kBlock - buffer_.size());
+    buffer_.append(next, part);
+    next += part;
+    bytes -= part;
+    if (buffer_.size() == kBlock) {
+      flush();
+    }
+  }
+}
+
+void FileWriter::flush() {
+  std::string_view rest = buffer_;
+  while (!rest.empty()) {
+    const ssize_t count = ::write(file_, rest.data(), rest.size());
+    if (count >= 0) {
+      rest.remove_prefix(static_cast<size_t>(count));
+    } else if (errno != EINTR) {
+      fail_system("write", path_);
+    }
+  }
+  buffer_.clear();
+}
+
+void FileWriter::finish() {
+  flush();
+  if (::fsync(file_) != 0) {
+    fail_system("write", path_);
+  }
+  if (::close(std::exchange(file_, -1)) != 0) {
+    fail_system("write", path_);
+  }
+}
+
+NewDirectory::NewDirectory(const fs::path& path, bool replace) : path_(without_slash(path)), replace_(replace) {
+  require(path_.has_filename(), "'{}' is not the name of a directory to write", path.string());
+  std::error_code error;
+  const bool exists = fs::exists(fs::symlink_status(path_, error));
+  require(!exists || replace_, "{} exists already; choose another name or allow it to be replaced", path_.string());
+  require(!exists || fs::is_directory(path_, error), "{} exists and is not a directory", path_.string());
+  const fs::path parent = parent_of(path_);
+  fs::create_directories(parent, error);
+  if (error) {
+    fail_system("create", parent, error.value());
+  }
+  const std::string prefix = fmt::format(".{}.partial.", path_.filename().string());
+  remove_abandoned(parent, prefix);
+  std::string name = (parent / (prefix + "XXXXXX")).string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    fail_system("create a directory beside", path_);
+  }
+  temporary_ = name;
+  lock_ = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ::flock(lock_, LOCK_EX | LOCK_NB);
+}
+
+NewDirectory::~NewDirectory() {
+  if (!committed_) {
+    std::error_code error;
+    fs::remove_all(temporary_, error);
+    if (error) {
+      log::warning("cannot remove {}: {}", temporary_.string(), error.message());
+    }
+  }
+  if (lock_ >= 0) {
+    ::close(lock_);
+  }
+}
+
+void NewDirectory::commit() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  if (::chmod(temporary_.c_str(), 0777 & ~mask) != 0) {  // mkdtemp made it for its owner alone
+    fail_system("change the permissions of", temporary_);
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(temporary_)) {
+    sync_path(entry.path(), entry.is_directory() ? O_DIRECTORY : 0);
+  }
+  sync_directory(temporary_);
+  const bool exchange = replace_ && fs::exists(path_);
+  if (!put_in_place(temporary_, path_, exchange)) {
+    fail_system("put the complete directory in place as", path_);
+  }
+  committed_ = true;
+  sync_directory(parent_of(path_));
+  if (exchange) {  // the old directory now has the temporary name
+    std::error_code error;
+    fs::remove_all(temporary_, error);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,92 @@
+// Files that are read as hostile and written as complete or absent.
+//
+// Everything here fails with one sentence that names the file and the system's reason. A write is not done until the
+// bytes and the directory entry are on disk (fsync), so a reader never meets half a file, not even after a power cut.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+// CRC-64/XZ (ECMA-182, reflected). Finds every flipped bit and every damaged run of up to 64 bits, and any other damage
+// but for one case in 2^64; it is no protection against an attacker. Runs at memory speed (ISA-L).
+class Checksum {
+ public:
+  void add(const void* data, size_t bytes);
+  void add(std::string_view data) { add(data.data(), data.size()); }
+  uint64_t value() const { return value_; }
+  std::string hex() const;  // 16 digits
+
+ private:
+  uint64_t value_ = 0;
+};
+
+std::string checksum(std::string_view data);
+// Reads the file in pieces, so its size does not matter.
+std::string checksum_file(const std::filesystem::path& path);
+
+// The whole content. Fails for a missing file, a directory, and a file of more than `limit` bytes.
+std::string read_file(const std::filesystem::path& path, uint64_t limit = uint64_t{1} << 30);
+
+// Replaces the file in one step: written aside, fsynced, renamed, directory fsynced. Readers see the old or the new.
+void write_file(const std::filesystem::path& path, std::string_view content);
+
+// Makes a directory's entries (created, renamed and removed names) durable.
+void sync_directory(const std::filesystem::path& directory);
+
+// Sequential, buffered writing with a running checksum. The file is removed again unless finish() was reached.
+class FileWriter {
+ public:
+  // Creates or empties the file.
+  explicit FileWriter(const std::filesystem::path& path);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(const void* data, size_t bytes);
+  void write(std::string_view data) { write(data.data(), data.size()); }
+  // Writes what is buffered, fsyncs, closes.
+  void finish();
+
+  uint64_t size() const { return size_; }              // bytes written
+  std::string checksum() const { return sum_.hex(); }  // of these bytes
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  void flush();
+
+  std::filesystem::path path_;
+  int file_ = -1;
+  std::string buffer_;
+  uint64_t size_ = 0;
+  Checksum sum_;
+};
+
+// A directory that appears complete or not at all. It is filled under a hidden name beside the final one
+// (".<name>.partial.<random>"), and commit() renames it. Without commit() the destructor removes it. A partial
+// directory that a killed process left behind under the same final name is removed by the next one (each is locked
+// while its owner lives).
+class NewDirectory {
+ public:
+  // With `replace`, commit() takes the place of an existing directory; without, an existing one is an error, now and at
+  // commit. Missing parents are created.
+  explicit NewDirectory(const std::filesystem::path& path, bool replace = false);
+  ~NewDirectory();
+  NewDirectory(const NewDirectory&) = delete;
+  NewDirectory& operator=(const NewDirectory&) = delete;
+
+  const std::filesystem::path& temporary() const { return temporary_; }  // where to write
+  // Fsyncs every file below and the directories, renames, fsyncs the parent.
+  void commit();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  bool replace_, committed_ = false;
+  int lock_ = -1;
+};
+
+}  // namespace tandem
