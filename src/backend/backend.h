@@ -184,6 +184,9 @@ class Backend {
   virtual void top_log_probabilities(const View& values, const View& ids, const View& logits) = 0;
 };
 
+// Whether this machine's CPU multiplies bf16 in hardware (AVX512_BF16 or AMX-BF16).
+bool cpu_has_native_bf16();
+
 // threads 0 = all usable cores.
 std::unique_ptr<Backend> make_cpu_backend(int threads = 0);
 

@@ -1,0 +1,58 @@
+// The CPU's arithmetic: the specification of every op. Each method is defined in the file of its op.
+#pragma once
+
+#include "backend/backend.h"
+#include "core/threads.h"
+
+namespace tandem {
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads) : threads_(threads) {}
+
+  std::string description() const override;
+
+  Buffer allocate(size_t bytes) override;
+  void upload(const View& to, const void* from) override;
+  void download(void* to, const View& from) override;
+  void copy(const View& to, const View& from) override;
+  void fill_zero(const View& to) override;
+
+  void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override;
+  void linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
+                             bool accumulate) override;
+  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x) override;
+
+  void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
+             float scale, const Dropout& dropout) override;
+  void embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
+                      const Dropout& dropout) override;
+
+  void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
+                     const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override;
+  void residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma, const View& dbeta,
+                              const View& dnormed, const View& dsum, const View& sum, const View& statistics,
+                              const View& gamma, const Dropout& dropout) override;
+
+  void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
+                 const AttentionShape& shape) override;
+  void attention_backward(const View& dq, const View& dk, const View& dv, const View& dout, const View& out,
+                          const View& log_sums, const View& q, const View& k, const View& v,
+                          const AttentionShape& shape) override;
+
+  void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
+                     const StepState* state) override;
+
+  void gradient_norm(GradientNorm* result, const View& gradients, float max_norm) override;
+  void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
+            const AdamSettings& settings, const StepState* state, const GradientNorm* norm) override;
+  void moving_average(const View& average, const View& masters, float decay, const GradientNorm* norm) override;
+
+  void attention_cached(const View& out, const View& q, const CachedKeys& cache, int heads) override;
+  void top_log_probabilities(const View& values, const View& ids, const View& logits) override;
+
+ private:
+  Threads threads_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,38 @@
+#include <fmt/format.h>
+
+#include "backend/cpu/cpu_backend.h"
+
+namespace tandem {
+
+namespace {
+
+const char* vector_extension() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("amx-bf16")) {
+    return "AMX";
+  }
+  if (__builtin_cpu_supports("avx512f")) {
+    return "AVX-512";
+  }
+  return "AVX2";
+#else
+  return "baseline vectors";
+#endif
+}
+
+}  // namespace
+
+bool cpu_has_native_bf16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16");
+#else
+  return false;
+#endif
+}
+
+std::string CpuBackend::description() const {
+  return fmt::format("CPU, {} {}, {}, {} bf16", threads_.count(), threads_.count() == 1 ? "thread" : "threads",
+                     vector_extension(), cpu_has_native_bf16() ? "native" : "no native");
+}
+
+}  // namespace tandem
