@@ -1,0 +1,53 @@
+// Beam search over any model that can score the next piece. The Transformer's side is in batch_decoder.h.
+//
+// Every sentence is searched on its own: its limit, its candidates and its end do not depend on the other sentences
+// of the call, so a scorer whose rows are independent gives the same translations for every batch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tandem {
+
+struct DecodeConfig {
+  int beam = 4;            // 1 = greedy: the most likely piece each time, up to the first end mark
+  double alpha = 0.6;      // score = log-probability / ((5 + length) / 6)^alpha, the end mark counted in length
+  int n_best = 1;          // hypotheses wanted for each sentence, at most `beam`
+  int64_t max_extra = 50;  // a translation has at most this many pieces more than its source (and the model's limit)
+};
+
+// Fails with one sentence that names the impossible value.
+void check(const DecodeConfig& config);
+
+struct Hypothesis {
+  std::vector<int32_t> ids;  // without bos and eos
+  double log_probability = 0;
+  double score = 0;
+};
+
+// A hypothesis that is about to be extended by its last piece.
+struct SearchRow {
+  int32_t sentence = 0;  // index in the call
+  int32_t parent = -1;   // its row in the step before; -1 in the first step
+  int32_t token = 0;     // bos in the first step
+};
+
+class StepScorer {
+ public:
+  virtual ~StepScorer() = default;
+
+  virtual int64_t vocabulary() const = 0;
+  // The k most likely next pieces of each row, best first, ties to the lower id: values and ids [rows, k].
+  virtual void step(std::span<const SearchRow> rows, int64_t k, std::vector<float>& values,
+                    std::vector<int32_t>& ids) = 0;
+};
+
+double length_penalty(int64_t length, double alpha);
+
+// Best first, ties to the hypothesis found first. limits[i] >= 1: most pieces of sentence i's translation, end mark
+// counted; where too few hypotheses have ended by then, unfinished ones follow the finished.
+std::vector<std::vector<Hypothesis>> beam_search(StepScorer& scorer, std::span<const int64_t> limits,
+                                                 const DecodeConfig& config);
+
+}  // namespace tandem
