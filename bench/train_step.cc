@@ -1,0 +1,231 @@
+// The training step against the matrix products it is made of.
+//
+//   bench_train_step MODEL f32|bf16 TOKENS STEPS LENGTHS [THREADS]
+//
+// Runs whole training steps (forward, loss, backward, gradient norm, Adam; dropout 0.1) of a preset on random ids with
+// sentence lengths of WMT's shape, then every matrix product of that step alone, and prints the step's FLOP/s (real
+// tokens, counted as in the literature: 3 x forward) as a share of the products' own rate. A product's rate is the
+// better of our op and one oneDNN call that threads by itself. The lengths are written to the file LENGTHS, one
+// "source target" a line and an empty line after each step, for bench/torch_step.py.
+#include <oneapi/dnnl/dnnl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "core/philox.h"
+#include "data/batcher.h"
+#include "model/transformer.h"
+#include "observe/memory.h"
+#include "train/device_batch.h"
+#include "train/model_state.h"
+
+using namespace tandem;
+
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double normal(PhiloxStream& random) {
+  const double u = (random.next() + 1.0) * 0x1p-32, v = random.next() * 0x1p-32;
+  return std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v);
+}
+
+std::vector<int32_t> random_ids(PhiloxStream& random, int64_t count, int64_t vocabulary) {
+  std::vector<int32_t> ids(static_cast<size_t>(count));
+  for (int32_t& id : ids) {
+    id = static_cast<int32_t>(4 + random.below(static_cast<uint64_t>(vocabulary - 4)));
+  }
+  return ids;
+}
+
+// One step of about `tokens` tokens a side, and its lengths appended to `lengths`. A length counts its end mark.
+HostBatch random_step(PhiloxStream& random, int64_t tokens, int64_t vocabulary, std::ofstream& lengths) {
+  std::vector<std::vector<int32_t>> source, target;
+  int64_t source_tokens = 0, target_tokens = 0;
+  while (true) {
+    const int64_t s = static_cast<int64_t>(std::exp(3.2 + 0.55 * normal(random))) + 1;
+    const int64_t t = std::max<int64_t>(
+        1, static_cast<int64_t>(static_cast<double>(s) * std::exp(0.05 + 0.18 * normal(random))) + 1);
+    if (s > 100 || t > 100) {
+      continue;
+    }
+    if (source_tokens + s + 1 > tokens || target_tokens + t + 1 > tokens) {
+      break;
+    }
+    source_tokens += s + 1;
+    target_tokens += t + 1;
+    source.push_back(random_ids(random, s, vocabulary));
+    target.push_back(random_ids(random, t, vocabulary));
+    lengths << s + 1 << ' ' << t + 1 << '\n';
+  }
+  lengths << '\n';
+  return pack(source, target);
+}
+
+double step_flops(const ModelConfig& c, const HostBatch& batch) {
+  const double S = static_cast<double>(batch.source.tokens.size()), T = static_cast<double>(batch.target.tokens.size());
+  const double d = static_cast<double>(c.width), f = static_cast<double>(c.feed_forward);
+  const double V = static_cast<double>(c.target_vocabulary);
+  double attention = 0;
+  for (size_t i = 0; i + 1 < batch.source.starts.size(); ++i) {
+    const double s = batch.source.starts[i + 1] - batch.source.starts[i];
+    const double t = batch.target.starts[i + 1] - batch.target.starts[i];
+    attention += c.encoder_layers * 4 * s * s * d + c.decoder_layers * (2 * t * t + 4 * s * t) * d;
+  }
+  return 3 * (S * c.encoder_layers * (8 * d * d + 4 * d * f) + T * c.decoder_layers * (12 * d * d + 4 * d * f) +
+              S * c.decoder_layers * 4 * d * d + 2 * T * d * V + attention);
+}
+
+struct Product {
+  const char* name;
+  int64_t rows, in, out;
+  double count;  // how often a step has it, forward
+};
+
+std::vector<Product> products(const ModelConfig& c, int64_t S, int64_t T) {
+  const double e = c.encoder_layers, d = c.decoder_layers;
+  const int64_t D = c.width, F = c.feed_forward;
+  return {{"source qkv", S, D, 3 * D, e},      {"source out", S, D, D, e},
+          {"source ffn in", S, D, F, e},       {"source ffn out", S, F, D, e},
+          {"target qkv", T, D, 3 * D, d},      {"target out, cross q, cross out", T, D, D, 3 * d},
+          {"target ffn in", T, D, F, d},       {"target ffn out", T, F, D, d},
+          {"cross kv", S, D, 2 * D * c.decoder_layers, 1}, {"logits", T, D, c.target_vocabulary, 1}};
+}
+
+// Best of three timings of `call`, each long enough to mean something.
+template <class Call>
+double seconds_of(const Call& call) {
+  call();
+  double best = 1e30;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    int calls = 0;
+    const double begin = now();
+    do {
+      call();
+      ++calls;
+    } while (now() - begin < 0.15);
+    best = std::min(best, (now() - begin) / calls);
+  }
+  return best;
+}
+
+// Seconds of the step's matrix products alone (forward, input gradient, weight gradient).
+double product_seconds(Backend& backend, const ModelConfig& config, DType compute, int64_t S, int64_t T) {
+  double total = 0;
+  for (const Product& p : products(config, S, T)) {
+    // Logits are worked through in pieces that stay near the caches, as the model does.
+    const int64_t rows = std::min<int64_t>(p.rows, p.out > 8192 ? 1024 : p.rows);
+    const double scale = static_cast<double>(p.rows) / static_cast<double>(rows) * p.count;
+    Arena arena([&](size_t bytes) { return backend.allocate(bytes); });
+    const View x = arena.take(compute, rows, p.in), y = arena.take(compute, rows, p.out);
+    const View w = arena.take(compute, p.out, p.in), dw = arena.take(DType::f32, p.out, p.in);
+    for (const View& view : {x, y, w, dw}) {
+      backend.fill_zero(view);
+    }
+    double forward = seconds_of([&] { backend.linear(y, x, w, {}); });
+    double input = seconds_of([&] { backend.linear_backward_input(x, y, w, {}, false); });
+    double weight = seconds_of([&] { backend.linear_backward_weight(dw, {}, y, x); });
+    if (compute == DType::f32) {
+      const auto gemm = [](char ta, char tb, int64_t m, int64_t n, int64_t k, const View& a, const View& b, float beta,
+                           const View& c) {
+        return seconds_of([&] {
+          dnnl_sgemm(ta, tb, m, n, k, 1.0F, a.host<float>(), a.stride, b.host<float>(), b.stride, beta, c.host<float>(),
+                     c.stride);
+        });
+      };
+      forward = std::min(forward, gemm('N', 'T', rows, p.out, p.in, x, w, 0, y));
+      input = std::min(input, gemm('N', 'N', rows, p.in, p.out, y, w, 0, x));
+      weight = std::min(weight, gemm('T', 'N', p.out, p.in, rows, y, x, 1, dw));
+    }
+    const double flops = 2.0 * static_cast<double>(rows * p.in * p.out) / 1e9;
+    std::printf("  %-32s %6.0f %6.0f %6.0f GFLOP/s (forward, input, weight gradient)\n", p.name, flops / forward,
+                flops / input, flops / weight);
+    total += scale * (forward + input + weight);
+  }
+  return total;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 6) {
+    std::fprintf(stderr, "usage: bench_train_step tiny|small|base|big f32|bf16 TOKENS STEPS LENGTHS [THREADS]\n");
+    return 2;
+  }
+  ModelConfig config = preset(argv[1]);
+  config.source_vocabulary = config.target_vocabulary = 32768;
+  const DType compute = std::string(argv[2]) == "bf16" ? DType::bf16 : DType::f32;
+  const int64_t tokens = std::atoll(argv[3]);
+  const int steps = std::atoi(argv[4]);
+  std::ofstream lengths(argv[5]);
+  const auto backend = make_cpu_backend(argc > 6 ? std::atoi(argv[6]) : 0);
+  std::printf("%s, transformer-%s, %s\n", backend->description().c_str(), argv[1], argv[2]);
+
+  Transformer model(*backend, config);
+  ModelState state(*backend, model.parameters(), compute, false);
+  initialize(state.masters(), model.parameters(), 1);
+  state.refresh_copy();
+  const size_t bytes = static_cast<size_t>(model.parameters().flat_size()) * sizeof(float);
+  const Buffer m = backend->allocate(bytes), v = backend->allocate(bytes);
+  const auto flat = [&](const Buffer& buffer) { return buffer.view(DType::f32, 1, model.parameters().flat_size()); };
+  backend->fill_zero(flat(m));
+  backend->fill_zero(flat(v));
+
+  PhiloxStream random(1, 1);
+  std::vector<HostBatch> batches;
+  for (int i = 0; i <= steps; ++i) {  // the first is for warming up
+    batches.push_back(random_step(random, tokens, config.target_vocabulary, lengths));
+  }
+  Arena arena([&](size_t size) { return backend->allocate(size); });
+  DeviceValue<StepState> step_state(*backend);
+  DeviceValue<LossTotals> totals(*backend);
+  DeviceValue<GradientNorm> norm(*backend);
+  const AdamSettings adam{.beta1 = 0.9F, .beta2 = 0.997F, .epsilon = 1e-9F};
+  double seconds = 0, flops = 0, source_tokens = 0, target_tokens = 0;
+  for (int i = 0; i <= steps; ++i) {
+    const HostBatch& host = batches[static_cast<size_t>(i)];
+    const double begin = now();
+    step_state.set({.seed = 1, .step = static_cast<uint32_t>(i),
+                    .loss_scale = 1.0F / static_cast<float>(host.labels.size()), .learning_rate = 1e-4F,
+                    .bias_correction1 = 0.1F, .bias_correction2 = 0.003F});
+    totals.set({});
+    arena.reset();
+    backend->fill_zero(state.gradients());
+    model.train(state.weights(), state.gradients(), upload_batch(*backend, arena, host, step_state.pointer()), 0.1F,
+                totals.pointer(), arena);
+    backend->gradient_norm(norm.pointer(), state.gradients(), 0);
+    backend->adam(state.masters(), flat(m), flat(v), state.copy(), state.gradients(), adam, step_state.pointer(),
+                  norm.pointer());
+    const double took = now() - begin;
+    if (!std::isfinite(totals.get().nll)) {
+      std::fprintf(stderr, "the loss is not finite\n");
+      return 1;
+    }
+    if (i > 0) {
+      seconds += took;
+      flops += step_flops(config, host);
+      source_tokens += static_cast<double>(host.source.tokens.size());
+      target_tokens += static_cast<double>(host.target.tokens.size());
+    }
+  }
+  const double rate = flops / seconds / 1e9;
+  std::printf("step: %.1f ms, %.0f source + %.0f target tokens, %.0f target tokens/s, %.1f GFLOP/s, peak memory %.2f GB\n",
+              seconds / steps * 1e3, source_tokens / steps, target_tokens / steps, target_tokens / seconds, rate,
+              static_cast<double>(peak_memory_bytes()) / 1e9);
+  const auto S = static_cast<int64_t>(source_tokens / steps), T = static_cast<int64_t>(target_tokens / steps);
+  const double products_alone = product_seconds(*backend, config, compute, S, T);
+  double product_flops = 0;
+  for (const Product& p : products(config, S, T)) {
+    product_flops += 6.0 * static_cast<double>(p.rows * p.in * p.out) * p.count;
+  }
+  const double gemm_rate = product_flops / products_alone / 1e9;
+  std::printf("matrix products alone: %.1f ms, %.1f GFLOP/s; the step reaches %.1f %% of that rate\n",
+              products_alone * 1e3, gemm_rate, 100 * rate / gemm_rate);
+  return 0;
+}

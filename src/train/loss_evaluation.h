@@ -1,0 +1,23 @@
+// The loss of given sentence pairs in evaluation mode: no dropout, every pair once.
+#pragma once
+
+#include <vector>
+
+#include "model/transformer.h"
+
+namespace tandem {
+
+using Ids = std::vector<int32_t>;  // pieces of one sentence, without bos and eos
+
+struct PairLoss {
+  LossTotals totals;
+  int64_t too_long = 0;  // pairs left out because a side exceeds the model's length
+
+  double nll() const { return totals.nll / totals.tokens; }  // nats a target token, the end mark counted
+  double accuracy() const { return totals.correct / totals.tokens; }
+};
+
+PairLoss evaluate_loss(Backend& backend, Transformer& model, const Weights& weights, const std::vector<Ids>& source,
+                       const std::vector<Ids>& target, Arena& arena);
+
+}  // namespace tandem

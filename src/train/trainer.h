@@ -1,0 +1,26 @@
+// The training run: from a config to a trained model in a run directory.
+//
+// One optimizer step is the next pairs of the shuffled stream (data/batcher.h), worked through in one or more rounds.
+// A run that was stopped, killed or moved goes on from its latest checkpoint as if nothing had happened, bit for bit.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "train/config.h"
+
+namespace tandem {
+
+struct TrainOutcome {
+  std::string reason;  // why it ended, one sentence
+  int64_t step = 0;
+  int signal = 0;                         // that asked to stop, or 0
+  std::map<std::string, double> metrics;  // of the last validation
+};
+
+// Trains until a limit of config.stop is reached or a signal asks to stop; the state is saved either way. Goes on where
+// the run directory has a checkpoint, unless `start_over`, which removes the former run. Fails with one sentence when
+// data or model of that checkpoint differ.
+TrainOutcome train_model(TrainConfig config, bool start_over);
+
+}  // namespace tandem

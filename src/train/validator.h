@@ -1,0 +1,53 @@
+// What a validation measures, always in evaluation mode (no dropout) and never by another's name: plain negative
+// log-likelihood on the validation set and on a fixed sample of training pairs, and BLEU and chrF of really decoded,
+// detokenised text against the raw reference.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/prepared.h"
+#include "text/bleu.h"
+#include "train/config.h"
+#include "train/loss_evaluation.h"
+
+namespace tandem {
+
+struct ValidationResult {
+  PairLoss valid;  // no tokens when there is no validation set
+  PairLoss train;  // the fixed sample of training pairs
+  std::optional<BleuScore> bleu;
+  std::string bleu_signature;
+  double chrf = 0;
+
+  struct Sample {
+    std::string source, reference, translation;
+  };
+  std::vector<Sample> samples;
+
+  // By the names that checkpoints and metrics use: nll, perplexity, accuracy, train_nll, bleu, chrf.
+  std::map<std::string, double> metrics() const;
+};
+
+class Validator {
+ public:
+  // Everything given must outlive the validator.
+  Validator(Backend& backend, Transformer& model, const Prepared& data, const TrainConfig& config);
+
+  ValidationResult run(const Weights& weights, Arena& arena);
+
+ private:
+  void translate(ValidationResult& result, const Weights& weights, Arena& arena);
+
+  Backend& backend_;
+  Transformer& model_;
+  const Prepared& data_;
+  ValidationConfig config_;
+  TextPairs text_;  // at most config.max_sentences
+  std::vector<Ids> valid_source_, valid_target_;
+  std::vector<Ids> train_source_, train_target_;
+};
+
+}  // namespace tandem
