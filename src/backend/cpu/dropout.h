@@ -6,11 +6,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #include "backend/backend.h"
 #include "core/philox.h"
 
 namespace tandem {
+
+using U64x4 = uint64_t __attribute__((vector_size(32)));
+
+inline U64x4 multiply_low_halves(U64x4 a, U64x4 b) {
+#if defined(__AVX2__)
+  return reinterpret_cast<U64x4>(_mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#else
+  return (a & 0xFFFFFFFF) * (b & 0xFFFFFFFF);
+#endif
+}
 
 class DropoutMask {
  public:
@@ -33,22 +47,25 @@ class DropoutMask {
   // multiple of 8. `head` is added to the place. Only call where on().
   template <class A>
   void fill(A* factors, int64_t row, int64_t begin, int64_t count, uint32_t head = 0) const {
+    constexpr int64_t kMost = 64;  // columns made in one go, in vector registers
     const A kept = static_cast<A>(scale_);
-    uint16_t lanes[kBlock * 8];
-    for (int64_t done = 0; done < count; done += kBlock * 8) {
-      random_lanes(lanes, static_cast<uint32_t>((begin + done) / 8), first_ + static_cast<uint32_t>(row),
-                   place_ + head);
-      const int64_t part = std::min<int64_t>(kBlock * 8, count - done);
+    const int32_t threshold = static_cast<int32_t>(threshold_);
+    const uint32_t token = first_ + static_cast<uint32_t>(row);
+    alignas(32) uint16_t lanes[kMost];
+    for (int64_t done = 0; done < count; done += kMost) {
+      const uint32_t group = static_cast<uint32_t>((begin + done) / 8);
+      const int64_t part = std::min(kMost, count - done);
+      part > 32 ? random_lanes<2>(lanes, group, token, place_ + head)
+                : random_lanes<1>(lanes, group, token, place_ + head);
       A* to = factors + done;
       for (int64_t i = 0; i < part; ++i) {
-        to[i] = lanes[i] >= threshold_ ? kept : A{0};
+        to[i] = static_cast<int32_t>(lanes[i]) >= threshold ? kept : A{0};
       }
     }
   }
 
  private:
-  static constexpr int kBlock = 8;  // Philox calls made side by side, in vector registers
-
+  template <int kVectors>
   void random_lanes(uint16_t* lanes, uint32_t group, uint32_t token, uint32_t place) const;
 
   uint32_t threshold_ = 0;  // 65536 = drop everything
@@ -57,34 +74,38 @@ class DropoutMask {
   uint32_t step_ = 0, place_ = 0, first_ = 0;
 };
 
-// philox() for the groups of columns [group, group + kBlock), eight 16-bit lanes each, in the order of the columns.
-inline void DropoutMask::random_lanes(uint16_t* lanes, uint32_t group, uint32_t token, uint32_t place) const {
-  uint32_t c0[kBlock], c1[kBlock], c2[kBlock], c3[kBlock];
-  for (uint32_t i = 0; i < kBlock; ++i) {
-    c0[i] = group + i;
-    c1[i] = token;
-    c2[i] = place;
-    c3[i] = step_;
+// philox() for 4 * kVectors groups of columns from `group` on, eight 16-bit lanes each, in the order of the columns.
+// The state's words lie in the low halves of 64-bit lanes, whose high halves hold what the multiplications ignore.
+template <int kVectors>
+void DropoutMask::random_lanes(uint16_t* lanes, uint32_t group, uint32_t token, uint32_t place) const {
+  U64x4 c0[kVectors], c1[kVectors], c2[kVectors], c3[kVectors];
+  for (int i = 0; i < kVectors; ++i) {
+    c0[i] = U64x4{0, 1, 2, 3} + (uint64_t{group} + 4 * static_cast<uint64_t>(i));
+    c1[i] = U64x4{} + token;
+    c2[i] = U64x4{} + place;
+    c3[i] = U64x4{} + step_;
   }
   uint32_t k0 = static_cast<uint32_t>(seed_);
   uint32_t k1 = static_cast<uint32_t>(seed_ >> 32);
+#pragma GCC unroll 7
   for (int round = 0; round < 7; ++round) {
-    for (int i = 0; i < kBlock; ++i) {
-      const uint64_t product0 = uint64_t{0xD2511F53} * c0[i];
-      const uint64_t product1 = uint64_t{0xCD9E8D57} * c2[i];
-      c0[i] = static_cast<uint32_t>(product1 >> 32) ^ c1[i] ^ k0;
-      c1[i] = static_cast<uint32_t>(product1);
-      c2[i] = static_cast<uint32_t>(product0 >> 32) ^ c3[i] ^ k1;
-      c3[i] = static_cast<uint32_t>(product0);
+    for (int i = 0; i < kVectors; ++i) {
+      const U64x4 product0 = multiply_low_halves(c0[i], U64x4{} + 0xD2511F53);
+      const U64x4 product1 = multiply_low_halves(c2[i], U64x4{} + 0xCD9E8D57);
+      c0[i] = (product1 >> 32) ^ c1[i] ^ k0;
+      c1[i] = product1;
+      c2[i] = (product0 >> 32) ^ c3[i] ^ k1;
+      c3[i] = product0;
     }
     k0 += 0x9E3779B9;
     k1 += 0xBB67AE85;
   }
-  for (int i = 0; i < kBlock; ++i) {
-    const uint32_t words[4] = {c0[i], c1[i], c2[i], c3[i]};
-    for (int j = 0; j < 8; ++j) {
-      lanes[i * 8 + j] = static_cast<uint16_t>(words[j / 2] >> (j % 2 * 16));
-    }
+  for (int i = 0; i < kVectors; ++i) {
+    const U64x4 low = (c0[i] & 0xFFFFFFFF) | (c1[i] << 32);   // columns 0 to 3 of four groups
+    const U64x4 high = (c2[i] & 0xFFFFFFFF) | (c3[i] << 32);  // columns 4 to 7
+    const U64x4 ordered[2] = {__builtin_shuffle(low, high, U64x4{0, 4, 1, 5}),
+                              __builtin_shuffle(low, high, U64x4{2, 6, 3, 7})};
+    std::memcpy(lanes + i * 32, ordered, sizeof ordered);
   }
 }
 
