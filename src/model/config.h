@@ -32,8 +32,8 @@ struct ModelConfig {
   int64_t max_length = 256;  // longest sentence in pieces, the end mark included
 
   // Dropout rates are not part of what the model is, but of how it is trained.
-  float dropout = 0.1F;            // embeddings and sublayer outputs
-  float attention_dropout = 0.1F;  // attention weights
+  float dropout = 0.1F;             // embeddings and sublayer outputs
+  float attention_dropout = 0.1F;   // attention weights
   float activation_dropout = 0.1F;  // inside the feed-forward
 };
 

@@ -4,29 +4,23 @@
 // Thread-safety: const after construction; one call works on one arena.
 #pragma once
 
-#include <memory>
-#include <span>
-#include <vector>
-
 #include "model/batch.h"
 #include "model/config.h"
+#include "model/decode_step.h"
+#include "model/decoder.h"
+#include "model/encoder.h"
+#include "nn/embedding.h"
+#include "nn/loss.h"
 #include "tensor/arena.h"
 #include "tensor/parameters.h"
 
 namespace tandem {
 
-// The model's numbers, all flat with the model's layout. In f32 and f64 `compute` is the same memory as `masters`.
-struct Weights {
-  View masters;  // M [1, flat]
-  View compute;  // C [1, flat]: what matrix products and embeddings read
-};
-
-
 class Transformer {
  public:
-  // The backend must outlive the model. Uploads the position table.
-  Transformer(Backend& backend, const ModelConfig& config);
-  ~Transformer();
+  // The backend must outlive the model. Uploads the position table, in the master type M. Fails with all of the
+  // config's problems.
+  Transformer(Backend& backend, const ModelConfig& config, DType master = DType::f32);
 
   const ModelConfig& config() const { return config_; }
   const ParameterLayout& parameters() const { return layout_; }
@@ -48,19 +42,30 @@ class Transformer {
 
   // One position for each of R hypotheses; returns logits C [R, V]. The layers' new keys and values are written to
   // the rows [write_row, write_row + R) of the caches before they are read.
-  struct DecodeStep {
-    View tokens;              // i32 [1, R]: the last piece of each hypothesis
-    View position;            // i32 [1, R]
-    std::span<const View> keys;    // per layer, C [cached, D]
-    std::span<const View> values;  // per layer, C [cached, D]
-    int64_t write_row = 0;
-    View self_index;     // i32 [R, longest]: each hypothesis's cache rows, this step's included
-    View self_length;    // i32 [1, R]
-    View memory;         // encode()'s result
-    View memory_first;   // i32 [1, R]: first row of the hypothesis's sentence in memory
-    View memory_length;  // i32 [1, R]
-  };
+  using DecodeStep = tandem::DecodeStep;
   View decode(const Weights& weights, const DecodeStep& step, Arena& arena);
+
+ private:
+  struct Pass {
+    Encoder::Saved encoder;
+    View memory;
+    Decoder::Saved decoder;
+  };
+  Pass forward(const Context& context, const Batch& batch) const;
+  View embed(const Context& context, const Embedding& embedding, const View& tokens, const View& position,
+             Side side) const;
+  View embed(const Context& context, const PackedSide& packed, Side side) const;
+  Context context_for(const Weights& weights, Arena& arena) const;
+
+  Backend& backend_;
+  const ModelConfig config_;
+  ParameterLayout layout_;  // the members below add their parameters to it in this order
+  Embedding source_embedding_, target_embedding_;
+  Encoder encoder_;
+  Decoder decoder_;
+  OutputLoss output_;
+  Buffer position_memory_;
+  View positions_;  // M [max_length, D]
 };
 
 }  // namespace tandem

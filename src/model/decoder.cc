@@ -1,0 +1,117 @@
+#include "model/decoder.h"
+
+#include "model/places.h"
+
+namespace tandem {
+
+namespace {
+
+std::string layer_name(int layer) { return fmt::format("decoder.layers.{}", layer); }
+
+Linear make_memory(ParameterLayout& layout, const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (int l = 0; l < config.decoder_layers; ++l) {
+    names.push_back(layer_name(l) + ".cross.kv");
+  }
+  return Linear::make(layout, names, 2 * config.width, config.width, config.attention_bias);
+}
+
+}  // namespace
+
+Decoder::Decoder(ParameterLayout& layout, const ModelConfig& config)
+    : config_(config),
+      memory_(make_memory(layout, config)),
+      stack_(config.width, config.norm == NormPlace::pre, config.dropout, Side::target) {
+  for (int l = 0; l < config.decoder_layers; ++l) {
+    const std::string name = layer_name(l);
+    const LayerPlaces places = layer_places(config.heads, places_index(l));
+    stack_.add_sublayer(layout, name + ".self.norm", places.self_output);
+    self_.push_back(SelfAttention::make(layout, name + ".self", config.width, config.attention_bias));
+    stack_.add_sublayer(layout, name + ".cross.norm", places.cross_output);
+    cross_.push_back(CrossAttention::make(layout, name + ".cross", config.width, config.attention_bias));
+    stack_.add_sublayer(layout, name + ".ffn.norm", places.feed_forward_output);
+    feed_forward_.push_back(
+        FeedForward::make(layout, name + ".ffn", config.width, config.feed_forward, config.activation));
+  }
+  stack_.finish(layout, "decoder.norm");
+}
+
+View Decoder::memory(const Context& context, const View& output) const {
+  const View result = context.take(output.rows, config_.decoder_layers * 2 * config_.width);
+  memory_.forward(context, result, output);
+  return result;
+}
+
+void Decoder::memory_backward(const Context& context, const View& doutput, const View& dmemory,
+                              const View& output) const {
+  memory_.backward_weight(context, dmemory, output);
+  memory_.backward_input(context, doutput, dmemory);
+}
+
+View Decoder::keys_of(const View& memory, size_t layer) const {
+  return memory.slice_cols(static_cast<int64_t>(layer) * 2 * config_.width, config_.width);
+}
+
+View Decoder::values_of(const View& memory, size_t layer) const {
+  return memory.slice_cols(static_cast<int64_t>(layer) * 2 * config_.width + config_.width, config_.width);
+}
+
+AttentionShape Decoder::self_shape(const Context& context, int layer, const PackedSide& target) const {
+  const LayerPlaces places = layer_places(config_.heads, places_index(layer));
+  return {.heads = config_.heads,
+          .causal = true,
+          .query_starts = target.starts,
+          .key_starts = target.starts,
+          .longest_query = target.longest,
+          .longest_key = target.longest,
+          .dropout = context.dropout(config_.attention_dropout, places.self_weights, Side::target)};
+}
+
+AttentionShape Decoder::cross_shape(const Context& context, int layer, const PackedSide& target,
+                                    const PackedSide& source) const {
+  const LayerPlaces places = layer_places(config_.heads, places_index(layer));
+  return {.heads = config_.heads,
+          .causal = false,
+          .query_starts = target.starts,
+          .key_starts = source.starts,
+          .longest_query = target.longest,
+          .longest_key = source.longest,
+          .dropout = context.dropout(config_.attention_dropout, places.cross_weights, Side::target)};
+}
+
+Decoder::Saved Decoder::forward(const Context& context, const View& x, const View& memory, const PackedSide& target,
+                                const PackedSide& source) const {
+  Saved saved;
+  saved.stack = stack_.forward(context, x, [&](int i, const View& branch, const View& input) {
+    const int layer = i / 3;
+    const auto l = static_cast<size_t>(layer);
+    if (i % 3 == 0) {
+      saved.self.push_back(self_[l].forward(context, branch, input, self_shape(context, layer, target)));
+    } else if (i % 3 == 1) {
+      saved.cross.push_back(cross_[l].forward(context, branch, input, keys_of(memory, l), values_of(memory, l),
+                                              cross_shape(context, layer, target, source)));
+    } else {
+      const uint32_t place = layer_places(config_.heads, places_index(layer)).activation;
+      const Dropout dropout = context.dropout(config_.activation_dropout, place, Side::target);
+      saved.feed_forward.push_back(feed_forward_[l].forward(context, branch, input, dropout));
+    }
+  });
+  return saved;
+}
+
+View Decoder::backward(const Context& context, const Saved& saved, const View& doutput, const View& dmemory) const {
+  return stack_.backward(context, saved.stack, doutput,
+                         [&](int i, const View& dinput, const View& dbranch, bool accumulate) {
+                           const auto l = static_cast<size_t>(i / 3);
+                           if (i % 3 == 0) {
+                             self_[l].backward(context, saved.self[l], dinput, dbranch, accumulate);
+                           } else if (i % 3 == 1) {
+                             cross_[l].backward(context, saved.cross[l], dinput, keys_of(dmemory, l),
+                                                values_of(dmemory, l), dbranch, accumulate);
+                           } else {
+                             feed_forward_[l].backward(context, saved.feed_forward[l], dinput, dbranch, accumulate);
+                           }
+                         });
+}
+
+}  // namespace tandem

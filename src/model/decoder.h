@@ -1,0 +1,64 @@
+// The decoder stack: causal self-attention, attention to the source, feed-forward, layer by layer. Sublayers 3l,
+// 3l + 1 and 3l + 2 are layer l's.
+#pragma once
+
+#include <vector>
+
+#include "model/batch.h"
+#include "model/config.h"
+#include "model/decode_step.h"
+#include "nn/cross_attention.h"
+#include "nn/feed_forward.h"
+#include "nn/residual_stack.h"
+#include "nn/self_attention.h"
+
+namespace tandem {
+
+class Decoder {
+ public:
+  Decoder(ParameterLayout& layout, const ModelConfig& config);
+
+  // Keys and values of every layer's attention to the source, in one product. output: the encoder's, C [S, D].
+  // C [S, L * 2D]: layer l's keys in the columns from l * 2D, its values in the columns from l * 2D + D.
+  View memory(const Context& context, const View& output) const;
+  // Writes doutput C [S, D].
+  void memory_backward(const Context& context, const View& doutput, const View& dmemory, const View& output) const;
+
+  struct Saved {
+    std::vector<SelfAttention::Saved> self;
+    std::vector<CrossAttention::Saved> cross;
+    std::vector<FeedForward::Saved> feed_forward;
+    ResidualStack::Saved stack;
+
+    const View& output() const { return stack.output(); }  // C [T, D]
+  };
+  // x C [T, D]: the embedded target.
+  Saved forward(const Context& context, const View& x, const View& memory, const PackedSide& target,
+                const PackedSide& source) const;
+  // Overwrites doutput, writes dmemory; returns the gradient of x.
+  View backward(const Context& context, const Saved& saved, const View& doutput, const View& dmemory) const;
+
+  // One position of each hypothesis: x C [R, D] to the output C [R, D]. Writes the step's rows of the caches.
+  View step(const Context& context, const View& x, const DecodeStep& step) const;
+
+ private:
+  View keys_of(const View& memory, size_t layer) const;
+  View values_of(const View& memory, size_t layer) const;
+  AttentionShape self_shape(const Context& context, int layer, const PackedSide& target) const;
+  AttentionShape cross_shape(const Context& context, int layer, const PackedSide& target,
+                             const PackedSide& source) const;
+  int places_index(int layer) const { return config_.encoder_layers + layer; }
+  void self_step(const Context& context, size_t layer, const View& branch, const View& input,
+                 const DecodeStep& step) const;
+  void cross_step(const Context& context, size_t layer, const View& branch, const View& input,
+                  const DecodeStep& step) const;
+
+  const ModelConfig config_;
+  Linear memory_;
+  ResidualStack stack_;
+  std::vector<SelfAttention> self_;
+  std::vector<CrossAttention> cross_;
+  std::vector<FeedForward> feed_forward_;
+};
+
+}  // namespace tandem

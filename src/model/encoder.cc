@@ -1,0 +1,56 @@
+#include "model/encoder.h"
+
+#include "model/places.h"
+
+namespace tandem {
+
+Encoder::Encoder(ParameterLayout& layout, const ModelConfig& config)
+    : config_(config), stack_(config.width, config.norm == NormPlace::pre, config.dropout, Side::source) {
+  for (int l = 0; l < config.encoder_layers; ++l) {
+    const std::string name = fmt::format("encoder.layers.{}", l);
+    const LayerPlaces places = layer_places(config.heads, l);
+    stack_.add_sublayer(layout, name + ".self.norm", places.self_output);
+    attention_.push_back(SelfAttention::make(layout, name + ".self", config.width, config.attention_bias));
+    stack_.add_sublayer(layout, name + ".ffn.norm", places.feed_forward_output);
+    feed_forward_.push_back(
+        FeedForward::make(layout, name + ".ffn", config.width, config.feed_forward, config.activation));
+  }
+  stack_.finish(layout, "encoder.norm");
+}
+
+Encoder::Saved Encoder::forward(const Context& context, const View& x, const PackedSide& source) const {
+  Saved saved;
+  saved.stack = stack_.forward(context, x, [&](int i, const View& branch, const View& input) {
+    const auto l = static_cast<size_t>(i / 2);
+    const LayerPlaces places = layer_places(config_.heads, i / 2);
+    if (i % 2 == 0) {
+      const AttentionShape shape{
+          .heads = config_.heads,
+          .causal = false,
+          .query_starts = source.starts,
+          .key_starts = source.starts,
+          .longest_query = source.longest,
+          .longest_key = source.longest,
+          .dropout = context.dropout(config_.attention_dropout, places.self_weights, Side::source)};
+      saved.attention.push_back(attention_[l].forward(context, branch, input, shape));
+    } else {
+      const Dropout dropout = context.dropout(config_.activation_dropout, places.activation, Side::source);
+      saved.feed_forward.push_back(feed_forward_[l].forward(context, branch, input, dropout));
+    }
+  });
+  return saved;
+}
+
+View Encoder::backward(const Context& context, const Saved& saved, const View& doutput) const {
+  return stack_.backward(context, saved.stack, doutput,
+                         [&](int i, const View& dinput, const View& dbranch, bool accumulate) {
+                           const auto l = static_cast<size_t>(i / 2);
+                           if (i % 2 == 0) {
+                             attention_[l].backward(context, saved.attention[l], dinput, dbranch, accumulate);
+                           } else {
+                             feed_forward_[l].backward(context, saved.feed_forward[l], dinput, dbranch, accumulate);
+                           }
+                         });
+}
+
+}  // namespace tandem

@@ -1,0 +1,138 @@
+#include "model/transformer.h"
+
+#include <vector>
+
+#include "model/places.h"
+
+namespace tandem {
+
+namespace {
+
+const ModelConfig& checked(const ModelConfig& config) {
+  const std::string wrong = problems(config);
+  require(wrong.empty(), "the model cannot be made: {}", wrong);
+  return config;
+}
+
+Embedding make_source_embedding(ParameterLayout& layout, const ModelConfig& config) {
+  const char* name = config.tie == Tie::all ? "embedding.weight" : "source_embedding.weight";
+  return {layout.add_matrix(name, config.source_vocabulary, config.width, Init::embedding)};
+}
+
+Embedding make_target_embedding(ParameterLayout& layout, const ModelConfig& config, const Embedding& source) {
+  if (config.tie == Tie::all) {
+    return source;
+  }
+  return {layout.add_matrix("target_embedding.weight", config.target_vocabulary, config.width, Init::embedding)};
+}
+
+OutputLoss make_output(ParameterLayout& layout, const ModelConfig& config, const Embedding& target) {
+  if (config.tie != Tie::none) {
+    return {target.table};
+  }
+  return {layout.add_matrix("output.weight", config.target_vocabulary, config.width, Init::embedding)};
+}
+
+}  // namespace
+
+Transformer::Transformer(Backend& backend, const ModelConfig& config, DType master)
+    : backend_(backend),
+      config_(checked(config)),
+      source_embedding_(make_source_embedding(layout_, config_)),
+      target_embedding_(make_target_embedding(layout_, config_, source_embedding_)),
+      encoder_(layout_, config_),
+      decoder_(layout_, config_),
+      output_(make_output(layout_, config_, target_embedding_)) {
+  require(master == DType::f32 || master == DType::f64, "master weights are f32 or f64, not {}", name_of(master));
+  const std::vector<double> table = sinusoid_positions(config_.max_length, config_.width);
+  position_memory_ = backend.allocate(table.size() * size_of(master));
+  positions_ = position_memory_.view(master, config_.max_length, config_.width);
+  if (master == DType::f64) {
+    backend.upload(positions_, table.data());
+  } else {
+    const std::vector<float> narrow(table.begin(), table.end());
+    backend.upload(positions_, narrow.data());
+  }
+}
+
+Context Transformer::context_for(const Weights& weights, Arena& arena) const {
+  require_shape(weights.masters, 1, layout_.flat_size(), "the flat master weights");
+  require_shape(weights.compute, 1, layout_.flat_size(), "the flat compute weights");
+  return {.backend = backend_, .arena = arena, .layout = layout_, .weights = weights};
+}
+
+View Transformer::embed(const Context& context, const Embedding& embedding, const View& tokens, const View& position,
+                        Side side) const {
+  const View x = context.take(tokens.cols, config_.width);
+  embedding.forward(context, x, tokens, position, positions_,
+                    context.dropout(config_.dropout, embedding_place(side), side));
+  return x;
+}
+
+View Transformer::embed(const Context& context, const PackedSide& packed, Side side) const {
+  require(packed.longest <= config_.max_length, "a sentence of {} pieces for a model of at most {}", packed.longest,
+          config_.max_length);
+  return embed(context, side == Side::source ? source_embedding_ : target_embedding_, packed.tokens, packed.position,
+               side);
+}
+
+Transformer::Pass Transformer::forward(const Context& context, const Batch& batch) const {
+  require(batch.source.starts.cols == batch.target.starts.cols, "{} source and {} target sentences in a batch",
+          batch.source.starts.cols - 1, batch.target.starts.cols - 1);
+  Pass pass;
+  pass.encoder = encoder_.forward(context, embed(context, batch.source, Side::source), batch.source);
+  pass.memory = decoder_.memory(context, pass.encoder.output());
+  pass.decoder =
+      decoder_.forward(context, embed(context, batch.target, Side::target), pass.memory, batch.target, batch.source);
+  return pass;
+}
+
+void Transformer::train(const Weights& weights, const View& gradients, const Batch& batch, float smoothing,
+                        LossTotals* totals, Arena& arena) {
+  require_shape(gradients, 1, layout_.flat_size(), "the flat gradients");
+  require(batch.state != nullptr, "training needs the step's state");
+  Context context = context_for(weights, arena);
+  context.gradients = gradients;
+  context.state = batch.state;
+  context.training = true;
+  const Pass pass = forward(context, batch);
+
+  const View doutput = context.take(batch.target.rows(), config_.width);
+  output_.train(context, totals, doutput, pass.decoder.output(), batch.labels, smoothing);
+  const View dmemory = context.take(pass.memory.rows, pass.memory.cols);
+  const View dtarget = decoder_.backward(context, pass.decoder, doutput, dmemory);
+  target_embedding_.backward(context, dtarget, batch.target.order,
+                             context.dropout(config_.dropout, embedding_place(Side::target), Side::target));
+
+  const View dencoded = context.take(batch.source.rows(), config_.width);
+  decoder_.memory_backward(context, dencoded, dmemory, pass.encoder.output());
+  const View dsource = encoder_.backward(context, pass.encoder, dencoded);
+  source_embedding_.backward(context, dsource, batch.source.order,
+                             context.dropout(config_.dropout, embedding_place(Side::source), Side::source));
+}
+
+void Transformer::evaluate(const Weights& weights, const Batch& batch, float smoothing, LossTotals* totals,
+                           Arena& arena) {
+  const Context context = context_for(weights, arena);
+  const Pass pass = forward(context, batch);
+  output_.evaluate(context, totals, pass.decoder.output(), batch.labels, smoothing);
+}
+
+View Transformer::logits(const Weights& weights, const Batch& batch, Arena& arena) {
+  const Context context = context_for(weights, arena);
+  return output_.logits(context, forward(context, batch).decoder.output());
+}
+
+View Transformer::encode(const Weights& weights, const PackedSide& source, Arena& arena) {
+  const Context context = context_for(weights, arena);
+  const View x = embed(context, source, Side::source);
+  return decoder_.memory(context, encoder_.forward(context, x, source).output());
+}
+
+View Transformer::decode(const Weights& weights, const DecodeStep& step, Arena& arena) {
+  const Context context = context_for(weights, arena);
+  const View x = embed(context, target_embedding_, step.tokens, step.position, Side::target);
+  return output_.logits(context, decoder_.step(context, x, step));
+}
+
+}  // namespace tandem

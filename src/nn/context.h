@@ -1,0 +1,64 @@
+// What every layer needs for one pass over one micro-batch: where to compute, where to keep results, and the weights.
+//
+// Letters in nn and model: S source rows (tokens), T target rows, R rows of either, D width, H heads, F feed-forward,
+// V vocabulary, L layers. C is the compute type, M the master type (see backend/backend.h).
+//
+// A layer is a small value: the ids of its parameters and its sizes. `forward` writes its output and returns what
+// `backward` needs; those views lie in the arena and live until it is reset. `backward` adds to the gradients of
+// parameters and gives its temporary memory back.
+#pragma once
+
+#include <string_view>
+
+#include "backend/backend.h"
+#include "tensor/arena.h"
+#include "tensor/parameters.h"
+
+namespace tandem {
+
+// The model's numbers, all flat with the model's layout. In f32 and f64 `compute` is the same memory as `masters`.
+struct Weights {
+  View masters;  // M [1, flat]
+  View compute;  // C [1, flat]: what matrix products and embeddings read
+};
+
+struct Context {
+  Backend& backend;
+  Arena& arena;
+  const ParameterLayout& layout;
+  Weights weights;
+  View gradients = {};               // M [1, flat]; empty where there is no backward pass
+  const StepState* state = nullptr;  // in the backend's memory; needed in training
+  bool training = false;             // dropout is on and what the backward pass needs is kept
+
+  View take(int64_t rows, int64_t cols) const { return arena.take(weights.compute.dtype, rows, cols); }
+  View take_master(int64_t rows, int64_t cols) const { return arena.take(weights.masters.dtype, rows, cols); }
+
+  View compute(ParameterLayout::Id id) const { return layout.in(weights.compute, id); }
+  View master(ParameterLayout::Id id) const { return layout.in(weights.masters, id); }
+  View gradient(ParameterLayout::Id id) const { return layout.in(gradients, id); }
+
+  Dropout dropout(float rate, uint32_t place, Side side) const {
+    return training ? Dropout{rate, place, side, state} : Dropout{};
+  }
+};
+
+// Gives back at its end what was taken from the arena during its life.
+class Scratch {
+ public:
+  explicit Scratch(Arena& arena) : arena_(arena), mark_(arena.mark()) {}
+  ~Scratch() { arena_.release(mark_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+ private:
+  Arena& arena_;
+  Arena::Mark mark_;
+};
+
+inline void require_shape(const View& view, int64_t rows, int64_t cols, std::string_view what) {
+  require(!view.empty() && view.rows == rows && view.cols == cols, "{} is {}x{} where {}x{} is needed", what, view.rows,
+          view.cols, rows, cols);
+}
+
+}  // namespace tandem

@@ -1,0 +1,47 @@
+#include "nn/cross_attention.h"
+
+namespace tandem {
+
+CrossAttention CrossAttention::make(ParameterLayout& layout, const std::string& name, int64_t width, bool with_bias) {
+  CrossAttention layer;
+  layer.q = Linear::make(layout, name + ".q", width, width, with_bias);
+  layer.out = Linear::make(layout, name + ".out", width, width, with_bias);
+  layer.width = width;
+  return layer;
+}
+
+CrossAttention::Saved CrossAttention::forward(const Context& context, const View& branch, const View& input,
+                                              const View& k, const View& v, const AttentionShape& shape) const {
+  require(width % shape.heads == 0, "{} heads do not divide the width {}", shape.heads, width);
+  require_shape(shape.key_starts, 1, shape.query_starts.cols, "the sentence starts of cross-attention's keys");
+  require_shape(k, k.rows, width, "cross-attention's keys");
+  require_shape(v, k.rows, width, "cross-attention's values");
+  Saved saved{.input = input,
+              .q = context.take(input.rows, width),
+              .k = k,
+              .v = v,
+              .mixed = context.take(input.rows, width),
+              .log_sums = context.training ? context.take_master(shape.heads, input.rows) : View{},
+              .shape = shape};
+  q.forward(context, saved.q, input);
+  context.backend.attention(saved.mixed, saved.log_sums, saved.q, k, v, shape);
+  out.forward(context, branch, saved.mixed);
+  return saved;
+}
+
+void CrossAttention::backward(const Context& context, const Saved& saved, const View& dinput, const View& dk,
+                              const View& dv, const View& dbranch, bool accumulate) const {
+  require_shape(dk, saved.k.rows, width, "the gradient of cross-attention's keys");
+  require_shape(dv, saved.v.rows, width, "the gradient of cross-attention's values");
+  const Scratch scratch(context.arena);
+  const View dmixed = context.take(dbranch.rows, width);
+  const View dq = context.take(dbranch.rows, width);
+  out.backward_weight(context, dbranch, saved.mixed);
+  out.backward_input(context, dmixed, dbranch);
+  context.backend.attention_backward(dq, dk, dv, dmixed, saved.mixed, saved.log_sums, saved.q, saved.k, saved.v,
+                                     saved.shape);
+  q.backward_weight(context, dq, saved.input);
+  q.backward_input(context, dinput, dq, {}, accumulate);
+}
+
+}  // namespace tandem

@@ -1,0 +1,42 @@
+#include "nn/feed_forward.h"
+
+namespace tandem {
+
+FeedForward FeedForward::make(ParameterLayout& layout, const std::string& name, int64_t width, int64_t hidden,
+                              Activation activation) {
+  FeedForward layer;
+  layer.in = Linear::make(layout, name + ".in", hidden, width, true);
+  layer.out = Linear::make(layout, name + ".out", width, hidden, true);
+  layer.hidden = hidden;
+  layer.activation = activation;
+  return layer;
+}
+
+FeedForward::Saved FeedForward::forward(const Context& context, const View& branch, const View& input,
+                                        const Dropout& dropout) const {
+  Saved saved;
+  saved.input = input;
+  saved.dropout = dropout;
+  if (activation != Activation::relu && activation != Activation::none) {
+    saved.pre = context.take(input.rows, hidden);
+  }
+  saved.hidden = context.take(input.rows, hidden);
+  in.forward(context, saved.hidden, input,
+             {.bias = {}, .activation = activation, .pre = saved.pre, .dropout = dropout});
+  out.forward(context, branch, saved.hidden);
+  return saved;
+}
+
+void FeedForward::backward(const Context& context, const Saved& saved, const View& dinput, const View& dbranch,
+                           bool accumulate) const {
+  const Scratch scratch(context.arena);
+  const View dhidden = context.take(dbranch.rows, hidden);
+  out.backward_weight(context, dbranch, saved.hidden);
+  out.backward_input(
+      context, dhidden, dbranch,
+      {.activation = activation, .saved = saved.pre.empty() ? saved.hidden : saved.pre, .dropout = saved.dropout});
+  in.backward_weight(context, dhidden, saved.input);
+  in.backward_input(context, dinput, dhidden, {}, accumulate);
+}
+
+}  // namespace tandem

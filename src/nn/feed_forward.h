@@ -1,0 +1,28 @@
+// The position-wise feed-forward: branch = dropout(activation(x in' + b)) out' + b, with hidden width F.
+#pragma once
+
+#include "nn/linear.h"
+
+namespace tandem {
+
+struct FeedForward {
+  Linear in, out;
+  int64_t hidden = 0;
+  Activation activation = Activation::relu;
+
+  static FeedForward make(ParameterLayout& layout, const std::string& name, int64_t width, int64_t hidden,
+                          Activation activation);
+
+  struct Saved {
+    View input;   // [R, D]
+    View pre;     // [R, F] before the activation; empty for relu, whose output says enough
+    View hidden;  // [R, F] after activation and dropout
+    Dropout dropout;
+  };
+  Saved forward(const Context& context, const View& branch, const View& input, const Dropout& dropout) const;
+  // dinput is written, or added to where `accumulate`.
+  void backward(const Context& context, const Saved& saved, const View& dinput, const View& dbranch,
+                bool accumulate) const;
+};
+
+}  // namespace tandem

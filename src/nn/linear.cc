@@ -1,0 +1,61 @@
+#include "nn/linear.h"
+
+namespace tandem {
+
+Linear Linear::make(ParameterLayout& layout, const std::string& name, int64_t out, int64_t in, bool with_bias) {
+  return make(layout, std::span(&name, 1), out, in, with_bias);
+}
+
+Linear Linear::make(ParameterLayout& layout, std::span<const std::string> names, int64_t out, int64_t in,
+                    bool with_bias) {
+  Linear linear;
+  linear.parts = static_cast<int>(names.size());
+  linear.weight = static_cast<ParameterLayout::Id>(layout.all().size());
+  for (const std::string& name : names) {
+    layout.add_matrix(name + ".weight", out, in, Init::glorot);
+  }
+  if (with_bias) {
+    linear.bias = static_cast<ParameterLayout::Id>(layout.all().size());
+    for (const std::string& name : names) {
+      layout.add_vector(name + ".bias", out, Init::zero);
+    }
+  }
+  return linear;
+}
+
+View Linear::weight_in(const Context& context, const View& flat) const {
+  return context.layout.in(flat, weight, weight + parts - 1);
+}
+
+View Linear::bias_in(const Context& context, const View& flat) const {
+  if (bias < 0) {
+    return {};
+  }
+  const View rows = context.layout.in(flat, bias, bias + parts - 1);
+  return rows.reshape(1, rows.size());
+}
+
+void Linear::forward(const Context& context, const View& y, const View& x, Epilogue epilogue) const {
+  const View w = weight_in(context, context.weights.compute);
+  require_shape(x, x.rows, w.cols, "the input of a matrix product");
+  require_shape(y, x.rows, w.rows, "the output of a matrix product");
+  epilogue.bias = bias_in(context, context.weights.compute);
+  context.backend.linear(y, x, w, epilogue);
+}
+
+void Linear::backward_input(const Context& context, const View& dx, const View& dy, const BackwardEpilogue& epilogue,
+                            bool accumulate) const {
+  const View w = weight_in(context, context.weights.compute);
+  require_shape(dy, dy.rows, w.rows, "the output gradient of a matrix product");
+  require_shape(dx, dy.rows, w.cols, "the input gradient of a matrix product");
+  context.backend.linear_backward_input(dx, dy, w, epilogue, accumulate);
+}
+
+void Linear::backward_weight(const Context& context, const View& dy, const View& x) const {
+  const View dw = weight_in(context, context.gradients);
+  require_shape(dy, dy.rows, dw.rows, "the output gradient of a matrix product");
+  require_shape(x, dy.rows, dw.cols, "the input of a matrix product");
+  context.backend.linear_backward_weight(dw, bias_in(context, context.gradients), dy, x);
+}
+
+}  // namespace tandem

@@ -1,0 +1,33 @@
+// A matrix product with an optional bias: y = x w' + bias. x [R, in], y [R, out].
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "nn/context.h"
+
+namespace tandem {
+
+struct Linear {
+  ParameterLayout::Id weight = -1;  // the first of `parts` matrices [out / parts, in] that lie together
+  ParameterLayout::Id bias = -1;    // the first of `parts` vectors; -1: no bias
+  int parts = 1;
+
+  // Parameters NAME.weight and, where asked for, NAME.bias.
+  static Linear make(ParameterLayout& layout, const std::string& name, int64_t out, int64_t in, bool with_bias);
+  // One product for several named parameters: y's columns are those of the parts, side by side. `out` is one part's.
+  static Linear make(ParameterLayout& layout, std::span<const std::string> names, int64_t out, int64_t in,
+                     bool with_bias);
+
+  // The epilogue's bias is filled in here.
+  void forward(const Context& context, const View& y, const View& x, Epilogue epilogue = {}) const;
+  void backward_input(const Context& context, const View& dx, const View& dy, const BackwardEpilogue& epilogue = {},
+                      bool accumulate = false) const;
+  void backward_weight(const Context& context, const View& dy, const View& x) const;
+
+ private:
+  View weight_in(const Context& context, const View& flat) const;
+  View bias_in(const Context& context, const View& flat) const;
+};
+
+}  // namespace tandem

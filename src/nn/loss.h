@@ -1,0 +1,23 @@
+// Output projection and label-smoothed cross-entropy. Logits exist for a chunk of rows at a time, so that memory does
+// not grow with rows * vocabulary.
+#pragma once
+
+#include "nn/context.h"
+
+namespace tandem {
+
+struct OutputLoss {
+  ParameterLayout::Id matrix = -1;  // [V, D]; may be an embedding's table
+  int64_t chunk_rows = 1024;
+
+  // Adds to *totals. hidden C [T, D], labels i32 [1, T], -1 = none.
+  void evaluate(const Context& context, LossTotals* totals, const View& hidden, const View& labels,
+                float smoothing) const;
+  // The same, and the backward pass with it: writes dhidden [T, D] and adds to the matrix's gradient.
+  void train(const Context& context, LossTotals* totals, const View& dhidden, const View& hidden, const View& labels,
+             float smoothing) const;
+  // C [T, V]
+  View logits(const Context& context, const View& hidden) const;
+};
+
+}  // namespace tandem

@@ -1,0 +1,30 @@
+// Residual add, dropout and layer norm as one step: sum = residual + dropout(branch); normed = LN(sum).
+#pragma once
+
+#include <string>
+
+#include "nn/context.h"
+
+namespace tandem {
+
+struct ResidualNorm {
+  ParameterLayout::Id gamma = -1, beta = -1;
+
+  // Parameters NAME.gamma and NAME.beta.
+  static ResidualNorm make(ParameterLayout& layout, const std::string& name, int64_t width);
+
+  struct Saved {
+    View sum;         // [R, D]
+    View normed;      // [R, D]
+    View statistics;  // M [R, 2]
+    Dropout dropout;
+  };
+  // Without a branch (an empty view) the sum is the residual itself.
+  Saved forward(const Context& context, const View& residual, const View& branch, const Dropout& dropout) const;
+
+  // dresidual may be the memory of dnormed or dsum; dbranch and dsum may be empty.
+  void backward(const Context& context, const Saved& saved, const View& dresidual, const View& dbranch,
+                const View& dnormed, const View& dsum) const;
+};
+
+}  // namespace tandem

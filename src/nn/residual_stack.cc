@@ -1,0 +1,55 @@
+#include "nn/residual_stack.h"
+
+namespace tandem {
+
+void ResidualStack::add_sublayer(ParameterLayout& layout, const std::string& name, uint32_t place) {
+  norms_.push_back(ResidualNorm::make(layout, name, width_));
+  places_.push_back(place);
+}
+
+void ResidualStack::finish(ParameterLayout& layout, const std::string& name) {
+  if (pre_norm_) {
+    norms_.push_back(ResidualNorm::make(layout, name, width_));
+  }
+}
+
+ResidualStack::Saved ResidualStack::forward(const Context& context, const View& x, const Forward& sublayer) const {
+  require_shape(x, x.rows, width_, "the input of a stack");
+  Saved saved;
+  saved.norms.reserve(norms_.size());
+  const View branch = context.take(x.rows, width_);  // reused: no backward pass reads a branch
+  View residual = x;
+  View input = x;
+  if (pre_norm_) {
+    saved.norms.push_back(norms_[0].forward(context, x, {}, {}));
+    input = saved.norms[0].normed;
+  }
+  for (int i = 0; i < sublayers(); ++i) {
+    sublayer(i, branch, input);
+    const Dropout dropout = context.dropout(rate_, places_[static_cast<size_t>(i)], side_);
+    saved.norms.push_back(norms_[saved.norms.size()].forward(context, residual, branch, dropout));
+    input = saved.norms.back().normed;
+    residual = pre_norm_ ? saved.norms.back().sum : input;
+  }
+  return saved;
+}
+
+View ResidualStack::backward(const Context& context, const Saved& saved, const View& doutput,
+                             const Backward& sublayer) const {
+  const View dbranch = context.take(doutput.rows, width_);
+  // Post-norm: residual and input are one matrix, whose gradient stays in doutput.
+  const View dresidual = pre_norm_ ? context.take(doutput.rows, width_) : doutput;
+  View dsum;
+  for (int i = sublayers() - 1; i >= 0; --i) {
+    const size_t n = static_cast<size_t>(i) + (pre_norm_ ? 1 : 0);
+    norms_[n].backward(context, saved.norms[n], dresidual, dbranch, doutput, dsum);
+    sublayer(i, doutput, dbranch, !pre_norm_);
+    dsum = pre_norm_ ? dresidual : View{};
+  }
+  if (pre_norm_) {
+    norms_[0].backward(context, saved.norms[0], dresidual, {}, doutput, dresidual);
+  }
+  return dresidual;
+}
+
+}  // namespace tandem

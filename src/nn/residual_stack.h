@@ -1,0 +1,54 @@
+// A stack of sublayers around a residual stream, pre-norm or post-norm.
+//
+//   pre-norm:  x + dropout(f(LN(x))) for each sublayer, and a last LN after the stack
+//   post-norm: LN(x + dropout(f(x))) for each sublayer
+//
+// Either way each add is done in the norm that follows it, so that the stream is read and written once a sublayer.
+// The stack does not know its sublayers: the caller gives them as functions of their number.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "nn/residual_norm.h"
+
+namespace tandem {
+
+class ResidualStack {
+ public:
+  ResidualStack(int64_t width, bool pre_norm, float dropout, Side side)
+      : width_(width), pre_norm_(pre_norm), rate_(dropout), side_(side) {}
+
+  // The next sublayer's norm, parameters NAME.gamma and NAME.beta; `place` is that of its output's dropout.
+  void add_sublayer(ParameterLayout& layout, const std::string& name, uint32_t place);
+  // After the last sublayer: the norm that ends a pre-norm stack.
+  void finish(ParameterLayout& layout, const std::string& name);
+
+  int sublayers() const { return static_cast<int>(places_.size()); }
+
+  // Writes sublayer i's output to branch [R, D].
+  using Forward = std::function<void(int i, const View& branch, const View& input)>;
+  // Sublayer i's backward: writes dinput, or adds to it where `accumulate`.
+  using Backward = std::function<void(int i, const View& dinput, const View& dbranch, bool accumulate)>;
+
+  struct Saved {
+    std::vector<ResidualNorm::Saved> norms;
+
+    const View& output() const { return norms.back().normed; }
+  };
+  Saved forward(const Context& context, const View& x, const Forward& sublayer) const;
+
+  // Overwrites doutput; returns the gradient of x, which lies in doutput or in the arena.
+  View backward(const Context& context, const Saved& saved, const View& doutput, const Backward& sublayer) const;
+
+ private:
+  int64_t width_;
+  bool pre_norm_;
+  float rate_;
+  Side side_;
+  std::vector<uint32_t> places_;     // of each sublayer
+  std::vector<ResidualNorm> norms_;  // of each sublayer, and the last one of a pre-norm stack
+};
+
+}  // namespace tandem

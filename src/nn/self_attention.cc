@@ -1,0 +1,41 @@
+#include "nn/self_attention.h"
+
+namespace tandem {
+
+SelfAttention SelfAttention::make(ParameterLayout& layout, const std::string& name, int64_t width, bool with_bias) {
+  SelfAttention layer;
+  layer.qkv = Linear::make(layout, name + ".qkv", 3 * width, width, with_bias);
+  layer.out = Linear::make(layout, name + ".out", width, width, with_bias);
+  layer.width = width;
+  return layer;
+}
+
+SelfAttention::Saved SelfAttention::forward(const Context& context, const View& branch, const View& input,
+                                            const AttentionShape& shape) const {
+  require(width % shape.heads == 0, "{} heads do not divide the width {}", shape.heads, width);
+  require_shape(shape.key_starts, 1, shape.query_starts.cols, "the sentence starts of self-attention's keys");
+  Saved saved{.input = input,
+              .qkv = context.take(input.rows, 3 * width),
+              .mixed = context.take(input.rows, width),
+              .log_sums = context.training ? context.take_master(shape.heads, input.rows) : View{},
+              .shape = shape};
+  qkv.forward(context, saved.qkv, input);
+  context.backend.attention(saved.mixed, saved.log_sums, queries(saved.qkv), keys(saved.qkv), values(saved.qkv), shape);
+  out.forward(context, branch, saved.mixed);
+  return saved;
+}
+
+void SelfAttention::backward(const Context& context, const Saved& saved, const View& dinput, const View& dbranch,
+                             bool accumulate) const {
+  const Scratch scratch(context.arena);
+  const View dmixed = context.take(dbranch.rows, width);
+  const View dqkv = context.take(dbranch.rows, 3 * width);
+  out.backward_weight(context, dbranch, saved.mixed);
+  out.backward_input(context, dmixed, dbranch);
+  context.backend.attention_backward(queries(dqkv), keys(dqkv), values(dqkv), dmixed, saved.mixed, saved.log_sums,
+                                     queries(saved.qkv), keys(saved.qkv), values(saved.qkv), saved.shape);
+  qkv.backward_weight(context, dqkv, saved.input);
+  qkv.backward_input(context, dinput, dqkv, {}, accumulate);
+}
+
+}  // namespace tandem

@@ -1,0 +1,33 @@
+// Self-attention of packed sentences: one product for queries, keys and values, the attention itself, and the output
+// projection. The rows of qkv's weight [3D, D] are those of q, then k, then v.
+#pragma once
+
+#include "nn/linear.h"
+
+namespace tandem {
+
+struct SelfAttention {
+  Linear qkv, out;
+  int64_t width = 0;
+
+  static SelfAttention make(ParameterLayout& layout, const std::string& name, int64_t width, bool with_bias);
+
+  struct Saved {
+    View input;     // [R, D]
+    View qkv;       // [R, 3D]
+    View mixed;     // [R, D]: the attention's output
+    View log_sums;  // M [H, R]; empty outside training
+    AttentionShape shape;
+  };
+  Saved forward(const Context& context, const View& branch, const View& input, const AttentionShape& shape) const;
+  // dinput is written, or added to where `accumulate`.
+  void backward(const Context& context, const Saved& saved, const View& dinput, const View& dbranch,
+                bool accumulate) const;
+
+  // The three parts of a [R, 3D] matrix.
+  View queries(const View& all) const { return all.slice_cols(0, width); }
+  View keys(const View& all) const { return all.slice_cols(width, width); }
+  View values(const View& all) const { return all.slice_cols(2 * width, width); }
+};
+
+}  // namespace tandem
