@@ -6,5 +6,6 @@
 namespace tandem::cli {
 
 void add_score(Program& program);
+void add_train(Program& program);
 
 }  // namespace tandem::cli

@@ -3,12 +3,18 @@
 #include <exception>
 
 #include "commands.h"
+#include "core/error.h"
 
 int main(int argc, char** argv) {
   using namespace tandem::cli;
   Program program("tandem", "Trains translation models and tells the truth about the run.", TANDEM_VERSION);
+  add_score(program);
+  add_train(program);
   try {
     return program.run(argc, argv);
+  } catch (const tandem::Interrupted& interrupted) {
+    std::fprintf(stderr, "tandem: %s\n", interrupted.what());
+    return 128 + interrupted.signal();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tandem: %s\n", error.what());
     return 1;

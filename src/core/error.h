@@ -17,6 +17,16 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A signal asked to stop and everything is in order; main exits with 128 + signal.
+class Interrupted : public Error {
+ public:
+  Interrupted(int signal, const std::string& message) : Error(message), signal_(signal) {}
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
+
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(fmt::format(format, std::forward<Args>(args)...));

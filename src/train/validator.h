@@ -39,7 +39,7 @@ class Validator {
   ValidationResult run(const Weights& weights, Arena& arena);
 
  private:
-  void translate(ValidationResult& result, const Weights& weights, Arena& arena);
+  void translate(ValidationResult& result, const Weights& weights);
 
   Backend& backend_;
   Transformer& model_;

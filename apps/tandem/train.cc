@@ -1,0 +1,40 @@
+// tandem train: trains a model as a config says.
+#include <memory>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "train/trainer.h"
+
+namespace tandem::cli {
+
+void add_train(Program& program) {
+  struct Options {
+    std::string config;
+    std::vector<std::string> overrides;
+    bool start_over = false;
+  };
+  auto options = std::make_shared<Options>();  // shared with the action that runs after parsing
+  program.add("train", "Trains a model; goes on where the run directory has a checkpoint.")
+      .option("config", options->config, "the run's settings, a TOML file")
+      .required()
+      .option("settings", options->overrides, "key=value: settings that go before those of the file")
+      .flag("--start-over", options->start_over, "remove what a former run left in the run directory and begin anew")
+      .example(
+          "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de stop.max_steps=20000\n"
+          "Ctrl-C and SIGTERM save and end; SIGUSR1 saves and goes on.")
+      .run([options] {
+        const TrainConfig config = load_config(options->config, options->overrides);
+        require(!config.data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
+        require(!config.run.empty(), "no run directory given: add run=DIR");
+        const TrainOutcome outcome = train_model(config, options->start_over);
+        if (outcome.signal != 0) {
+          throw Interrupted(outcome.signal, fmt::format("{} at step {}; saved in {}; the same command goes on from there",
+                                                        outcome.reason, outcome.step, config.run));
+        }
+        log::info("{}; the run is in {}; translate with: tandem translate --model {}", outcome.reason, config.run,
+                  config.run);
+      });
+}
+
+}  // namespace tandem::cli

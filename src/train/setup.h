@@ -1,0 +1,24 @@
+// What must hold before the first step: the config made whole from the data, the precision, and whether a run may go on.
+#pragma once
+
+#include <filesystem>
+
+#include "data/prepared.h"
+#include "train/checkpoint.h"
+#include "train/config.h"
+
+namespace tandem {
+
+// Fills in what the data decides (vocabularies) and what follows from other settings (batch seed and length, schedule),
+// then fails with everything that is impossible.
+void complete_config(TrainConfig& config, const Prepared& data);
+
+// The type that matrix products compute in. Automatic: bf16 where this processor has it, else f32; bf16 asked for
+// without that is refused.
+DType compute_type(Precision precision);
+
+// Fails with one sentence when the checkpoint's data, model or seed are not those of this run; logs what else changed.
+void check_resume(const Checkpoint& saved, const TrainConfig& config, const std::string& data_fingerprint,
+                  const std::filesystem::path& run);
+
+}  // namespace tandem
