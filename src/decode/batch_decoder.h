@@ -1,0 +1,59 @@
+// Beam search with the Transformer: encodes a batch of source sentences once, then feeds the hypotheses piece by piece
+// and keeps the keys and values of every piece it has seen.
+//
+// Hypotheses that share a beginning share its keys and values: each carries the list of its own cache rows, so nothing
+// is copied when the beam is reordered, and rows of finished sentences are simply no longer read.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "decode/beam_search.h"
+#include "model/transformer.h"
+#include "tensor/arena.h"
+
+namespace tandem {
+
+// Memory of all layers' keys and values; grows by doubling and is kept from batch to batch.
+class KeyValueCache {
+ public:
+  KeyValueCache(Backend& backend, const ModelConfig& config, DType dtype);
+
+  // Makes room for `rows` rows; the first `used` rows keep their content.
+  void reserve(int64_t rows, int64_t used);
+  std::span<const View> keys() const { return keys_; }      // for each layer [capacity, D]
+  std::span<const View> values() const { return values_; }  //
+
+ private:
+  Backend& backend_;
+  int64_t layers_, width_;
+  DType dtype_;
+  int64_t capacity_ = 0;
+  Buffer buffer_;
+  std::vector<View> keys_, values_;
+};
+
+// Not thread-safe: one call at a time. Everything given must outlive it.
+class BatchDecoder {
+ public:
+  BatchDecoder(Backend& backend, Transformer& model, const Weights& weights);
+
+  // Longest source, in pieces without the end mark.
+  int64_t longest_source() const { return model_.config().max_length - 1; }
+
+  // Translations of each source (ids without bos and eos, at most longest_source() of them), best first. A sentence's
+  // result does not depend on the others.
+  std::vector<std::vector<Hypothesis>> translate(std::span<const std::vector<int32_t>> sources,
+                                                 const DecodeConfig& config);
+
+ private:
+  Backend& backend_;
+  Transformer& model_;
+  Weights weights_;
+  Arena arena_;
+  KeyValueCache cache_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,64 @@
+#include "decode/translate_stream.h"
+
+#include <chrono>
+
+namespace tandem {
+
+namespace {
+
+constexpr size_t kWindowBytes = size_t{16} << 20;
+
+// The next lines, without their ends; none at the end of the input.
+std::vector<std::string> read_window(std::istream& input, int64_t window) {
+  std::vector<std::string> lines;
+  std::string line;
+  size_t bytes = 0;
+  while (static_cast<int64_t>(lines.size()) < window && bytes < kWindowBytes && std::getline(input, line)) {
+    if (line.ends_with('\r')) {
+      line.pop_back();
+    }
+    bytes += line.size();
+    lines.push_back(std::move(line));
+  }
+  require(!input.bad(), "the input cannot be read to its end");
+  return lines;
+}
+
+}  // namespace
+
+std::string formatted(const std::vector<Translation>& translations, int64_t line, OutputFormat format) {
+  const Translation& best = translations.front();
+  std::string text;
+  switch (format) {
+    case OutputFormat::text:
+      return best.text + "\n";
+    case OutputFormat::scores:
+      return fmt::format("{:.6f}\t{:.6f}\t{}\n", best.score, best.log_probability, best.text);
+    case OutputFormat::n_best:
+      for (const Translation& translation : translations) {
+        text += fmt::format("{} ||| {} ||| {:.6f} ||| {:.6f}\n", line, translation.text, translation.score,
+                            translation.log_probability);
+      }
+  }
+  return text;
+}
+
+StreamSummary translate_stream(Translator& translator, std::istream& input, int64_t window, OutputFormat format,
+                               const std::function<void(std::string_view)>& write) {
+  const auto start = std::chrono::steady_clock::now();
+  const int64_t pieces_before = translator.output_pieces();
+  StreamSummary summary;
+  for (std::vector<std::string> lines = read_window(input, window); !lines.empty();
+       lines = read_window(input, window)) {
+    std::string output;
+    for (const std::vector<Translation>& translations : translator.translate(lines, summary.lines + 1)) {
+      output += formatted(translations, ++summary.lines, format);
+    }
+    write(output);
+  }
+  summary.output_pieces = translator.output_pieces() - pieces_before;
+  summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return summary;
+}
+
+}  // namespace tandem

@@ -1,0 +1,55 @@
+// Raw text to raw text: subwords, batches by length, beam search, detokenised lines in the order they came.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "decode/batch_decoder.h"
+#include "text/subwords.h"
+
+namespace tandem {
+
+struct TranslateOptions {
+  DecodeConfig decode;
+  int64_t batch = 64;           // sentences decoded together at most; does not change the result
+  int64_t batch_tokens = 4096;  // source pieces decoded together at most: bounds memory
+};
+
+struct Translation {
+  std::string text;  // never holds a line end
+  double score = 0;
+  double log_probability = 0;
+};
+
+class Translator {
+ public:
+  // Everything given must outlive the translator.
+  Translator(BatchDecoder& decoder, const Subwords& source, const Subwords& target, const TranslateOptions& options);
+
+  // For each line its n best translations, at least one. A line without text has one empty translation. A line that is
+  // longer than the model's limit is translated in parts, with a warning that names its number (the first line is
+  // `first_line`); it has one translation: the parts' best, joined by spaces, scores added.
+  std::vector<std::vector<Translation>> translate(std::span<const std::string> lines, int64_t first_line = 1);
+
+  // The best translation of each line.
+  std::vector<std::string> translate_best(std::span<const std::string> lines);
+
+  int64_t output_pieces() const { return output_pieces_; }  // of the best translations so far, end marks counted
+
+ private:
+  struct Segment;
+
+  std::vector<Segment> segments_of(std::span<const std::string> lines, int64_t first_line) const;
+  void decode(std::vector<Segment>& segments);
+  std::vector<Translation> translations_of(std::span<const Segment> segments) const;
+
+  BatchDecoder& decoder_;
+  const Subwords& source_;
+  const Subwords& target_;
+  TranslateOptions options_;
+  int64_t output_pieces_ = 0;
+};
+
+}  // namespace tandem
