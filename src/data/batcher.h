@@ -15,10 +15,10 @@
 namespace tandem {
 
 struct BatchConfig {
-  int64_t tokens = 25000;       // global budget of a step for each side, bos or eos of every sentence counted
-  int64_t sentences = 0;        // > 0: this many pairs a step instead of the token budget
-  int64_t micro_tokens = 0;     // capacity of one round for each side; 0 = the whole step in one round
-  int64_t max_length = 256;     // pairs with a side longer than this (end mark counted) are left out and counted
+  int64_t tokens = 25000;    // global budget of a step for each side, bos or eos of every sentence counted
+  int64_t sentences = 0;     // > 0: this many pairs a step instead of the token budget
+  int64_t micro_tokens = 0;  // capacity of one round for each side; 0 = the whole step in one round
+  int64_t max_length = 256;  // pairs with a side longer than this (end mark counted) are left out and counted
   uint64_t seed = 1;
 };
 
@@ -50,7 +50,7 @@ struct TrainStep {
   int64_t pairs = 0;
   int64_t source_tokens = 0;
   int64_t target_tokens = 0;
-  Cursor after;           // where the next step begins
+  Cursor after;            // where the next step begins
   double epochs_done = 0;  // after this step, with its fraction
 };
 
@@ -66,20 +66,33 @@ class Batcher {
   int64_t too_long() const { return too_long_; }
 
  private:
+  // A pair of the step and its tokens, end mark counted.
+  struct Planned {
+    int32_t pair;
+    int32_t source;
+    int32_t target;
+  };
+
+  void check_lengths() const;
+  std::vector<Planned> plan();  // the next step's pairs; moves the cursor
+  void permute(int64_t epoch);
+  Planned at(int64_t index) const;
+  void add(HostBatch& round, int32_t pair) const;
+
   const Corpus& corpus_;
   BatchConfig config_;
   int worker_, workers_;
   std::vector<int32_t> usable_;  // pairs that are short enough, in corpus order
   int64_t too_long_ = 0;
-  std::vector<int32_t> permutation_;  // of usable_, for permuted_epoch_
+  std::vector<int32_t> permutation_;  // usable_ in the order of permuted_epoch_
   int64_t permuted_epoch_ = -1;
   Cursor cursor_;
 };
 
-// Packs given sentences (ids without bos and eos) in the given order; for validation and tests.
+// Packs given sentences (ids without bos and eos) in the given order; for validation and tests. `pairs` counts from 0.
 HostBatch pack(const std::vector<std::vector<int32_t>>& source, const std::vector<std::vector<int32_t>>& target);
 
-// Source side only, for translation.
+// Source side only and without the order by token, for translation.
 HostSide pack_source(const std::vector<std::vector<int32_t>>& sentences);
 
 }  // namespace tandem

@@ -1,0 +1,231 @@
+#include "data/batcher.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/error.h"
+#include "core/philox.h"
+#include "text/subwords.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr uint32_t kShuffle = 0x5F1E;  // PhiloxStream's purpose
+
+// After a sentence's tokens were appended: its positions and its end.
+void close_sentence(HostSide& side) {
+  const auto end = static_cast<int32_t>(side.tokens.size());
+  const int32_t length = end - side.starts.back();
+  for (int32_t i = 0; i < length; ++i) {
+    side.position.push_back(i);
+  }
+  side.starts.push_back(end);
+  side.longest = std::max<int64_t>(side.longest, length);
+}
+
+// `append` adds the sentence's pieces to a vector of ids.
+template <class Append>
+void add_source(HostSide& side, const Append& append) {
+  append(side.tokens);
+  side.tokens.push_back(kEos);
+  close_sentence(side);
+}
+
+template <class Append>
+void add_target(HostBatch& batch, const Append& append) {
+  std::vector<int32_t>& tokens = batch.target.tokens;
+  tokens.push_back(kBos);
+  const size_t first = tokens.size();
+  append(tokens);
+  batch.labels.insert(batch.labels.end(), tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end());
+  batch.labels.push_back(kEos);
+  close_sentence(batch.target);
+}
+
+HostSide empty_side() {
+  HostSide side;
+  side.starts.push_back(0);
+  return side;
+}
+
+// Counting sort of the rows by token id.
+void sort_by_token(HostSide& side) {
+  const int32_t highest = side.tokens.empty() ? -1 : *std::max_element(side.tokens.begin(), side.tokens.end());
+  std::vector<int32_t> next(static_cast<size_t>(highest) + 2, 0);
+  for (const int32_t id : side.tokens) {
+    ++next[static_cast<size_t>(id) + 1];
+  }
+  side.order_starts.push_back(0);
+  for (int32_t id = 0; id <= highest; ++id) {
+    int32_t& end = next[static_cast<size_t>(id) + 1];
+    if (end > 0) {
+      side.order_ids.push_back(id);
+      side.order_starts.push_back(side.order_starts.back() + end);
+    }
+    end += next[static_cast<size_t>(id)];
+  }
+  side.order_rows.resize(side.tokens.size());
+  for (size_t row = 0; row < side.tokens.size(); ++row) {
+    int32_t& place = next[static_cast<size_t>(side.tokens[row])];
+    side.order_rows[static_cast<size_t>(place++)] = static_cast<int32_t>(row);
+  }
+}
+
+// The index nearest to part / parts of the whole, where `sums[i]` is the cost of the first i pairs.
+size_t cut_at(const std::vector<int64_t>& sums, int64_t part, int64_t parts) {
+  const int64_t wanted = sums.back() * part / parts;
+  const auto above = std::lower_bound(sums.begin(), sums.end(), wanted);
+  const bool nearer_below = above != sums.begin() && wanted - *(above - 1) < *above - wanted;
+  return static_cast<size_t>(above - sums.begin()) - (nearer_below ? 1 : 0);
+}
+
+}  // namespace
+
+Batcher::Batcher(const Corpus& corpus, const BatchConfig& config, int worker, int workers)
+    : corpus_(corpus), config_(config), worker_(worker), workers_(workers) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  require(worker >= 0 && worker < workers, "worker {} of {} workers", worker, workers);
+  require(config.sentences > 0 || config.tokens > 0, "batch.tokens must be at least 1, not {}", config.tokens);
+  require(config.max_length >= 1, "max_length must be at least 1, not {}", config.max_length);
+  require(config.micro_tokens >= 0, "batch.micro_tokens must be 0 or more, not {}", config.micro_tokens);
+  require(config.tokens <= kMost && config.max_length <= kMost && config.sentences <= kMost / config.max_length,
+          "a step of {} tokens or {} pairs of up to {} tokens is too large: at most {} tokens", config.tokens,
+          config.sentences, config.max_length, kMost);
+  require(corpus.size() <= kMost, "a corpus of {} pairs is too large: at most {}", corpus.size(), kMost);
+  for (int64_t pair = 0; pair < corpus.size(); ++pair) {
+    const int64_t longest = std::max(corpus.length(Side::source, pair), corpus.length(Side::target, pair)) + 1;
+    if (longest <= config.max_length) {
+      usable_.push_back(static_cast<int32_t>(pair));
+    }
+  }
+  too_long_ = corpus.size() - usable_pairs();
+  require(!usable_.empty(), "none of the {} training pairs has at most {} tokens on both sides: raise max_length",
+          corpus.size(), config.max_length);
+  check_lengths();
+}
+
+void Batcher::check_lengths() const {
+  for (const int32_t pair : usable_) {
+    const int64_t longest = std::max(corpus_.length(Side::source, pair), corpus_.length(Side::target, pair)) + 1;
+    require(config_.sentences > 0 || longest <= config_.tokens,
+            "training pair {} has {} tokens but a step takes only {}: raise batch.tokens or lower max_length", pair,
+            longest, config_.tokens);
+    require(config_.micro_tokens == 0 || longest <= config_.micro_tokens,
+            "training pair {} has {} tokens but a round takes only {}: raise batch.micro_tokens or lower max_length",
+            pair, longest, config_.micro_tokens);
+  }
+}
+
+void Batcher::seek(Cursor cursor) {
+  require(cursor.epoch >= 0 && cursor.index >= 0 && cursor.index <= usable_pairs(),
+          "cannot go on at pair {} of epoch {}: an epoch has {} pairs; this is another corpus or max_length",
+          cursor.index, cursor.epoch, usable_pairs());
+  cursor_ = cursor;
+}
+
+void Batcher::permute(int64_t epoch) {
+  permutation_ = usable_;
+  PhiloxStream random(config_.seed, kShuffle, static_cast<uint32_t>(epoch));
+  for (size_t i = permutation_.size() - 1; i > 0; --i) {
+    std::swap(permutation_[i], permutation_[random.below(i + 1)]);
+  }
+  permuted_epoch_ = epoch;
+}
+
+Batcher::Planned Batcher::at(int64_t index) const {
+  const int32_t pair = permutation_[static_cast<size_t>(index)];
+  return {pair, static_cast<int32_t>(corpus_.length(Side::source, pair) + 1),
+          static_cast<int32_t>(corpus_.length(Side::target, pair) + 1)};
+}
+
+std::vector<Batcher::Planned> Batcher::plan() {
+  std::vector<Planned> planned;
+  int64_t source = 0, target = 0;
+  while (config_.sentences == 0 || static_cast<int64_t>(planned.size()) < config_.sentences) {
+    if (cursor_.index == usable_pairs()) {
+      cursor_ = {cursor_.epoch + 1, 0};
+    }
+    if (permuted_epoch_ != cursor_.epoch) {
+      permute(cursor_.epoch);
+    }
+    const Planned pair = at(cursor_.index);
+    source += pair.source;
+    target += pair.target;
+    if (config_.sentences == 0 && std::max(source, target) > config_.tokens) {
+      break;
+    }
+    planned.push_back(pair);
+    ++cursor_.index;
+  }
+  return planned;
+}
+
+void Batcher::add(HostBatch& round, int32_t pair) const {
+  add_source(round.source, [&](auto& ids) { corpus_.append(Side::source, pair, ids); });
+  add_target(round, [&](auto& ids) { corpus_.append(Side::target, pair, ids); });
+  round.pairs.push_back(pair);
+}
+
+TrainStep Batcher::next() {
+  const std::vector<Planned> planned = plan();
+  std::vector<int64_t> sums{0};
+  for (const Planned& pair : planned) {
+    sums.push_back(sums.back() + pair.source + pair.target);
+  }
+  const size_t begin = cut_at(sums, worker_, workers_);
+  const size_t end = cut_at(sums, worker_ + 1, workers_);
+
+  TrainStep step;
+  step.pairs = static_cast<int64_t>(planned.size());
+  step.after = cursor_;
+  step.epochs_done =
+      static_cast<double>(cursor_.epoch) + static_cast<double>(cursor_.index) / static_cast<double>(usable_pairs());
+  int64_t source_room = 0, target_room = 0;  // of the round that is being filled
+  for (size_t i = 0; i < planned.size(); ++i) {
+    const Planned& pair = planned[i];
+    if (i >= begin && i < end) {
+      const bool fits =
+          config_.micro_tokens == 0 || std::min(source_room - pair.source, target_room - pair.target) >= 0;
+      if (i == begin || !fits) {
+        step.rounds.push_back({empty_side(), empty_side(), {}, {}});
+        step.rounds.back().source.first = static_cast<uint32_t>(step.source_tokens);
+        step.rounds.back().target.first = static_cast<uint32_t>(step.target_tokens);
+        source_room = target_room = config_.micro_tokens;
+      }
+      add(step.rounds.back(), pair.pair);
+      source_room -= pair.source;
+      target_room -= pair.target;
+    }
+    step.source_tokens += pair.source;
+    step.target_tokens += pair.target;
+  }
+  for (HostBatch& round : step.rounds) {
+    sort_by_token(round.source);
+    sort_by_token(round.target);
+  }
+  return step;
+}
+
+HostBatch pack(const std::vector<std::vector<int32_t>>& source, const std::vector<std::vector<int32_t>>& target) {
+  require(source.size() == target.size(), "{} source sentences and {} target sentences", source.size(), target.size());
+  HostBatch batch{empty_side(), empty_side(), {}, {}};
+  for (size_t i = 0; i < source.size(); ++i) {
+    add_source(batch.source, [&](auto& ids) { ids.insert(ids.end(), source[i].begin(), source[i].end()); });
+    add_target(batch, [&](auto& ids) { ids.insert(ids.end(), target[i].begin(), target[i].end()); });
+    batch.pairs.push_back(static_cast<int64_t>(i));
+  }
+  sort_by_token(batch.source);
+  sort_by_token(batch.target);
+  return batch;
+}
+
+HostSide pack_source(const std::vector<std::vector<int32_t>>& sentences) {
+  HostSide side = empty_side();
+  for (const std::vector<int32_t>& sentence : sentences) {
+    add_source(side, [&](auto& ids) { ids.insert(ids.end(), sentence.begin(), sentence.end()); });
+  }
+  return side;
+}
+
+}  // namespace tandem

@@ -1,0 +1,44 @@
+// Prepares training steps ahead on a thread of its own, so that the trainer does not wait for data.
+//
+// The steps come in the order in which they were produced. One consumer.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "data/batcher.h"
+
+namespace tandem {
+
+class Prefetcher {
+ public:
+  // `produce` runs on the prefetcher's thread until the prefetcher dies; at most `depth` steps lie ready.
+  explicit Prefetcher(std::function<TrainStep()> produce, size_t depth = 4);
+  ~Prefetcher();  // waits only for the step that is being produced
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  // The next step. What `produce` threw is thrown here, after the steps before it and again at every later call.
+  TrainStep next();
+
+  double seconds_waited() const { return waited_; }  // by next(), in all
+
+ private:
+  void run();
+
+  std::function<TrainStep()> produce_;
+  size_t depth_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<TrainStep> ready_;
+  std::exception_ptr error_;
+  bool stop_ = false;
+  double waited_ = 0;
+  std::thread thread_;  // last, so that all it uses is there when it starts
+};
+
+}  // namespace tandem
