@@ -24,6 +24,8 @@ class RunDirectory {
   void clear();
 
  private:
+  std::filesystem::path cleared() const { return root_ / ".cleared"; }  // what clear() was deleting
+
   std::filesystem::path root_;
   FileLock lock_;
 };

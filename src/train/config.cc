@@ -1,0 +1,206 @@
+#include "train/config.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "train/config_fields.h"
+#include "train/config_reader.h"
+
+namespace tandem {
+
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      result += fmt::format("\\u{:04X}", static_cast<int>(c));
+    } else {
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+template <class T>
+std::string literal(const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return quoted(value);
+  } else if constexpr (std::is_floating_point_v<T>) {  // the shortest text that reads back as the same number
+    std::string text = fmt::format("{}", value);
+    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return fmt::format("{}", value);
+  } else {
+    std::vector<std::string> parts;
+    for (const auto& entry : value) {
+      parts.push_back(literal(entry));
+    }
+    return fmt::format("[{}]", fmt::join(parts, ", "));
+  }
+}
+
+// Collects every key with its value as TOML.
+struct Writer {
+  template <class T>
+  void operator()(const char* key, const T& member, Range) {
+    values.emplace_back(key, literal(member));
+  }
+  template <class T>
+  void choice(const char* key, const T& member, Choices names) {
+    values.emplace_back(key, quoted(names.begin()[static_cast<size_t>(member)]));
+  }
+
+  std::vector<std::pair<std::string, std::string>> values;
+};
+
+std::vector<std::pair<std::string, std::string>> values_of(TrainConfig config) {
+  Writer writer;
+  visit_config(config, writer);
+  return writer.values;
+}
+
+std::string text_of(const Range& range) {
+  const bool low = range.low > std::numeric_limits<double>::lowest();
+  const bool high = range.high < std::numeric_limits<double>::max();
+  const std::string lower = low ? fmt::format("{} {}", range.above ? "above" : "at least", range.low) : "";
+  const std::string upper = high ? fmt::format("{} {}", range.below ? "below" : "at most", range.high) : "";
+  return !low && !high ? "finite" : lower + (low && high ? " and " : "") + upper;
+}
+
+// Checks every number against its range.
+struct RangeChecker {
+  template <class T>
+  void operator()(const char* key, const T& member, Range range) {
+    if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+      const auto value = static_cast<double>(member);
+      const bool good = (range.above ? value > range.low : value >= range.low) &&
+                        (range.below ? value < range.high : value <= range.high);
+      if (!good) {
+        report.errors.push_back(
+            fmt::format("{}: {} must be {}, not {}", report.place_of(key), key, text_of(range), member));
+      }
+    }
+  }
+  template <class T>
+  void choice(const char*, const T&, Choices) {}
+
+  ConfigReport& report;
+};
+
+// Sentences separated by newlines; a sentence that begins with a key is put where that key was set.
+void add_problems(const std::string& sentences, const std::string& section, ConfigReport& report) {
+  for (size_t begin = 0; begin < sentences.size();) {
+    const size_t end = std::min(sentences.find('\n', begin), sentences.size());
+    const std::string sentence = sentences.substr(begin, end - begin);
+    const std::string word = sentence.substr(0, sentence.find(' '));
+    const std::string place = report.place_of(report.places.contains(word) ? word : section + word);
+    report.errors.push_back(fmt::format("{}: {}", place, sentence));
+    begin = end + 1;
+  }
+}
+
+void check_combinations(const TrainConfig& c, ConfigReport& report) {
+  const auto check = [&report](bool good, const char* key, const std::string& sentence) {
+    if (!good) {
+      report.errors.push_back(fmt::format("{}: {}", report.place_of(key), sentence));
+    }
+  };
+  check(c.device == "auto" || c.device == "cpu", "device",
+        fmt::format("device must be auto or cpu, not '{}'", c.device));
+  check(c.stop.max_steps > 0 || c.stop.max_epochs > 0 || c.stop.max_minutes > 0, "stop.max_steps",
+        "the run would never end: set stop.max_steps, stop.max_epochs or stop.max_minutes");
+  check(c.stop.patience == 0 || c.validation.every_steps > 0 || c.validation.every_minutes > 0, "stop.patience",
+        "stop.patience counts validations: set validation.every_steps or validation.every_minutes");
+  check(c.stop.metric == Metric::nll || c.validation.decode, "stop.metric",
+        fmt::format("stop.metric = \"{}\" needs decoded text: set validation.decode = true", name_of(c.stop.metric)));
+  check(c.batch.micro_tokens == 0 || c.batch.micro_tokens >= c.model.max_length, "batch.micro_tokens",
+        fmt::format("batch.micro_tokens = {} must hold the longest sentence (model.max_length = {})",
+                    c.batch.micro_tokens, c.model.max_length));
+}
+
+}  // namespace
+
+const char* name_of(Metric metric) {
+  switch (metric) {
+    case Metric::nll:
+      return "nll";
+    case Metric::bleu:
+      return "bleu";
+    case Metric::chrf:
+      return "chrf";
+  }
+  return "unknown";
+}
+
+void check_config(TrainConfig& config, ConfigReport& report) {
+  RangeChecker checker{report};
+  visit_config(config, checker);
+  ModelConfig model = config.model;
+  for (int64_t* vocabulary : {&model.source_vocabulary, &model.target_vocabulary}) {
+    *vocabulary = *vocabulary == 0 ? 32768 : *vocabulary;  // 0 is the data's, which is not known here
+  }
+  add_problems(problems(model), "model.", report);
+  add_problems(problems(with_defaults(config.schedule, config.model.width, config.stop.max_steps)), "schedule.",
+               report);
+  check_combinations(config, report);
+}
+
+TrainConfig parse_config(const std::string& toml, const std::string& name, const std::vector<std::string>& overrides) {
+  TrainConfig config;
+  ConfigReport report{name, {}, {}};
+  read_toml(toml, config, report);
+  read_overrides(overrides, config, report);
+  if (report.errors.empty()) {  // a value that was not understood would only cause errors that are not there
+    check_config(config, report);
+  }
+  require(report.errors.empty(), "{}", fmt::join(report.errors, "\n"));
+  config.batch.seed = config.seed;
+  config.batch.max_length = config.model.max_length;
+  return config;
+}
+
+TrainConfig load_config(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  return parse_config(read_file(path, 1 << 20), path.string(), overrides);
+}
+
+std::string to_toml(const TrainConfig& config) {
+  std::string text, section;
+  for (const auto& [key, value] : values_of(config)) {
+    const size_t dot = key.find('.');
+    const std::string here = dot == std::string::npos ? "" : key.substr(0, dot);
+    if (here != section) {
+      section = here;
+      text += fmt::format("\n[{}]\n", section);
+    }
+    text += fmt::format("{} = {}\n", dot == std::string::npos ? key : key.substr(dot + 1), value);
+  }
+  return text;
+}
+
+ConfigChanges compare_for_resume(const TrainConfig& saved, const TrainConfig& now) {
+  static const std::set<std::string> trained_freely = {"model.dropout", "model.attention_dropout",
+                                                       "model.activation_dropout"};
+  ConfigChanges changes;
+  const auto before = values_of(saved), after = values_of(now);
+  for (size_t i = 0; i < before.size(); ++i) {
+    const std::string& key = before[i].first;
+    if (before[i].second == after[i].second) {
+      continue;
+    }
+    const bool refused = key == "seed" || (key.starts_with("model.") && !trained_freely.contains(key));
+    (refused ? changes.refused : changes.allowed)
+        .push_back(fmt::format("{}: {} -> {}", key, before[i].second, after[i].second));
+  }
+  return changes;
+}
+
+}  // namespace tandem

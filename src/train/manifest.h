@@ -1,0 +1,36 @@
+// manifest.json: every file of a checkpoint or model directory with its role, size and checksum.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+struct ManifestFile {
+  std::string name;
+  std::string role;
+  uint64_t bytes = 0;
+  std::string checksum;  // CRC-64/XZ, 16 hexadecimal digits
+};
+
+struct Manifest {
+  std::string kind;  // "checkpoint" or "model"
+  std::vector<ManifestFile> files;
+
+  const ManifestFile* find(const std::string& role) const;  // null when there is none
+  uint64_t bytes() const;                                   // of all files together
+};
+
+std::string to_json(const Manifest& manifest);
+
+bool has_manifest(const std::filesystem::path& directory);
+
+// Fails with one sentence when the manifest is missing or not byte for byte what to_json() wrote.
+Manifest read_manifest(const std::filesystem::path& directory);
+
+// One sentence for each file that is missing, has another size or another checksum; empty when all are sound.
+std::vector<std::string> find_damage(const std::filesystem::path& directory, const Manifest& manifest);
+
+}  // namespace tandem

@@ -1,0 +1,60 @@
+#include "train/run_directory.h"
+
+#include <system_error>
+
+#include "core/error.h"
+
+namespace tandem {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+void create(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  require(!error, "cannot create {}: {}", directory.string(), error.message());
+}
+
+void erase(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  require(!error, "cannot remove {}: {}", path.string(), error.message());
+}
+
+// Only the directory itself: the lock must be the first thing in it, because it marks a run directory.
+fs::path created(const fs::path& root) {
+  require(!root.empty(), "no run directory was given: add run=DIRECTORY");
+  std::error_code error;
+  require(!fs::exists(root, error) || fs::is_directory(root, error), "{} is a file, so it cannot be a run directory",
+          root.string());
+  create(root);
+  require(fs::exists(root / "lock", error) || fs::is_empty(root, error),
+          "{} is not empty and not a run directory; choose another name for the run", root.string());
+  return root;
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(const fs::path& root)
+    : root_(created(root)), lock_(root_ / "lock", "the run directory " + root.string()) {
+  erase(cleared());
+  for (const fs::path& directory : {checkpoints(), metrics(), events()}) {
+    create(directory);
+  }
+}
+
+void RunDirectory::clear() {
+  // One rename takes all checkpoints away, so that a kill in between cannot leave some of them to resume from.
+  std::error_code error;
+  fs::rename(checkpoints(), cleared(), error);
+  require(!error, "cannot rename {}: {}", checkpoints().string(), error.message());
+  for (const fs::path& path : {root_ / "latest", root_ / "best", cleared(), metrics(), events(), log(), config()}) {
+    erase(path);
+  }
+  for (const fs::path& directory : {checkpoints(), metrics(), events()}) {
+    create(directory);
+  }
+}
+
+}  // namespace tandem
