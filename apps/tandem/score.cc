@@ -1,0 +1,190 @@
+// tandem score: BLEU, chrF and TER of translations, with sacreBLEU's numbers and signatures.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "text/bleu.h"
+#include "text/chrf.h"
+#include "text/metric_text.h"
+#include "text/ter.h"
+#include "text/tokenizers.h"
+
+namespace tandem::cli {
+
+namespace {
+
+struct ScoreArguments {
+  std::string hypothesis;
+  std::vector<std::string> references;
+  std::string metrics = "bleu,chrf,ter";
+  BleuOptions bleu;
+  ChrfOptions chrf;
+  TerOptions ter;
+  bool sentence_level = false, score_only = false;
+  int width = 2;
+  std::string format = "text";
+};
+
+struct Result {
+  MetricScore score;
+  std::string signature;
+};
+
+// White space at the end of a line is no part of it, as in sacreBLEU's own command.
+std::vector<std::string> read_lines(const std::string& name) {
+  const std::string content = name == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : read_file(name);
+  std::vector<std::string> lines;
+  std::istringstream stream(content);
+  for (std::string line; std::getline(stream, line);) {
+    lines.emplace_back(metric::rstrip_utf8(line));
+  }
+  return lines;
+}
+
+std::string shown_name(const std::string& name) { return name == "-" ? "standard input" : name; }
+
+References read_references(const ScoreArguments& arguments, size_t hypotheses) {
+  require(
+      std::count(arguments.references.begin(), arguments.references.end(), "-") + (arguments.hypothesis == "-") <= 1,
+      "standard input ('-') is named more than once: give the other texts as files");
+  References references;
+  for (const auto& name : arguments.references) {
+    references.push_back(read_lines(name));
+    require(references.back().size() == hypotheses,
+            "{} has {} lines but {} has {}: every translation needs its reference line",
+            shown_name(arguments.hypothesis), hypotheses, shown_name(name), references.back().size());
+  }
+  return references;
+}
+
+template <class Options>
+void add_results(std::vector<Result>& results, Lines hypotheses, const References& references, const Options& options,
+                 bool sentence_level) {
+  const auto lines = statistics(hypotheses, references, options);
+  const std::string made_by = signature(options, references.size());
+  if (!sentence_level) {
+    results.push_back({score(sum(lines), options), made_by});
+    return;
+  }
+  for (const auto& line : lines) {
+    results.push_back({score(line, options), made_by});
+  }
+}
+
+std::vector<Result> compute(const ScoreArguments& arguments, Lines hypotheses, const References& references) {
+  std::vector<Result> results;
+  std::istringstream names(arguments.metrics);
+  for (std::string name; std::getline(names, name, ',');) {
+    if (name == "bleu") {
+      BleuOptions options = arguments.bleu;
+      options.effective_order |= arguments.sentence_level;
+      add_results(results, hypotheses, references, options, arguments.sentence_level);
+    } else if (name == "chrf") {
+      add_results(results, hypotheses, references, arguments.chrf, arguments.sentence_level);
+    } else if (name == "ter") {
+      add_results(results, hypotheses, references, arguments.ter, arguments.sentence_level);
+    } else {
+      fail("unknown metric '{}': use bleu, chrf, ter or several of them with commas", name);
+    }
+  }
+  require(!results.empty(), "no metric is named: use --metric bleu,chrf,ter");
+  return results;
+}
+
+nlohmann::ordered_json to_json(const Result& result, int width) {
+  nlohmann::ordered_json json;
+  json["name"] = result.score.name;
+  json["score"] = std::stod(fmt::format("{:.{}f}", result.score.score, width));
+  json["signature"] = result.signature;
+  if (!result.score.details.empty()) {
+    json["verbose_score"] = result.score.details;
+  }
+  std::istringstream parts(result.signature);
+  for (std::string part; std::getline(parts, part, '|');) {
+    const size_t colon = part.find(':');
+    json[part.substr(0, colon)] = part.substr(colon + 1);
+  }
+  return json;
+}
+
+void print_json(const std::vector<Result>& results, int width) {
+  nlohmann::ordered_json list;
+  for (const auto& result : results) {
+    list.push_back(to_json(result, width));
+  }
+  fmt::print("{}\n", (list.size() == 1 ? list[0] : list).dump(1));
+}
+
+// The lines of several metrics are aligned at the equals sign.
+void print_text(const std::vector<Result>& results, const ScoreArguments& arguments) {
+  size_t widest = 0;
+  for (const auto& result : results) {
+    widest = std::max(widest, result.score.name.size() + result.signature.size());
+  }
+  for (const auto& result : results) {
+    if (arguments.score_only) {
+      fmt::print("{:.{}f}\n", result.score.score, arguments.width);
+    } else {
+      const size_t indent = widest - result.score.name.size() - result.signature.size();
+      fmt::print("{:{}}{}\n", "", indent, result.score.text(arguments.width, result.signature));
+    }
+  }
+}
+
+void run_score(const ScoreArguments& arguments) {
+  require(arguments.width >= 0 && arguments.width <= 17, "--width is 0 to 17 decimals, not {}", arguments.width);
+  const auto hypotheses = read_lines(arguments.hypothesis);
+  const auto references = read_references(arguments, hypotheses.size());
+  require(!hypotheses.empty(), "{} is empty: there is nothing to score", shown_name(arguments.hypothesis));
+  const auto results = compute(arguments, hypotheses, references);
+  if (arguments.format == "json") {
+    print_json(results, arguments.width);
+  } else {
+    print_text(results, arguments);
+  }
+}
+
+}  // namespace
+
+void add_score(Program& program) {
+  const auto a = std::make_shared<ScoreArguments>();  // shared by the options and the action, which outlive this call
+  Command command = program.add("score", "Score translations: BLEU, chrF, TER, equal to sacreBLEU's");
+  command.option("--hyp", a->hypothesis, "translations, one a line, detokenised ('-': standard input)").required();
+  command.option("--ref", a->references, "one or more reference files").required();
+  command.option("--metric", a->metrics, "bleu, chrf, ter or several with commas");
+  command.option("--width", a->width, "decimals of the scores");
+  command.option("--format", a->format, "output").choices({"text", "json"});
+  command.flag("-b,--score-only", a->score_only, "print the number alone");
+  command.flag("--sentence-level", a->sentence_level, "one score a line (BLEU with effective order)");
+  command.option("--tokenize", a->bleu.tokenizer, "BLEU tokenizer").choices(metric::bleu_tokenizers());
+  command.flag("--lowercase,--lc", a->bleu.lowercase, "BLEU of lower-cased text");
+  command.option("--smooth-method", a->bleu.smoothing, "BLEU smoothing").choices({"exp", "floor", "add-k", "none"});
+  command.option("--smooth-value", a->bleu.smooth_value, "of floor (else 0.1) and add-k (else 1)");
+  command.option("--max-ngram-order", a->bleu.max_order, "longest n-grams of BLEU");
+  command.flag("--effective-order", a->bleu.effective_order, "BLEU leaves out orders that a text is too short for");
+  command.option("--chrf-char-order", a->chrf.char_order, "longest character n-grams");
+  command.option("--chrf-word-order", a->chrf.word_order, "longest word n-grams; 2 = chrF++");
+  command.option("--chrf-beta", a->chrf.beta, "weight of recall against precision");
+  command.flag("--chrf-whitespace", a->chrf.whitespace, "count white space as characters");
+  command.flag("--chrf-lowercase", a->chrf.lowercase, "chrF of lower-cased text");
+  command.flag("--chrf-eps-smoothing", a->chrf.eps_smoothing, "smooth as chrF++.py does");
+  command.flag("--ter-normalized", a->ter.normalized, "decode entities and cut off punctuation");
+  command.flag("--ter-no-punct", a->ter.no_punct, "remove punctuation");
+  command.flag("--ter-asian-support", a->ter.asian_support, "treat Chinese and Japanese characters one by one");
+  command.flag("--ter-case-sensitive", a->ter.case_sensitive, "do not lower-case");
+  command.example("tandem score --hyp out.txt --ref ref.txt --metric bleu,chrf --width 6");
+  command.run([a] { run_score(*a); });
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,24 @@
+#include "text/metric.h"
+
+#include <fmt/core.h>
+
+#include "core/error.h"
+
+namespace tandem {
+
+std::string MetricScore::text(int width, const std::string& signature) const {
+  return fmt::format("{}{}{} = {:.{}f}{}{}", name, signature.empty() ? "" : "|", signature, score, width,
+                     details.empty() ? "" : " ", details);
+}
+
+void check_lines(Lines hypotheses, const References& references) {
+  require(!hypotheses.empty(), "there is no line to score");
+  require(!references.empty(), "a score needs at least one reference");
+  for (size_t i = 0; i < references.size(); ++i) {
+    require(references[i].size() == hypotheses.size(),
+            "there are {} translations but {} lines in reference {}: each line needs its reference", hypotheses.size(),
+            references[i].size(), i + 1);
+  }
+}
+
+}  // namespace tandem

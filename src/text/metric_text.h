@@ -1,0 +1,37 @@
+// Text as the sacreBLEU package sees it: code points, with Python's meaning of white space and of lower case.
+//
+// Unicode properties are ICU's (Unicode 15 in Debian 12); a code point assigned later counts as neither letter nor
+// punctuation.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace tandem::metric {
+
+// Bytes that are no UTF-8 become U+FFFD, one for each maximal part, as Python's errors="replace" does.
+std::u32string decode(std::string_view utf8);
+
+bool is_space(char32_t c);                                    // str.isspace()
+std::vector<std::u32string_view> split(std::u32string_view);  // str.split(): views into the argument
+std::u32string_view rstrip(std::u32string_view);              // str.rstrip()
+std::u32string lower(std::u32string_view);                    // str.lower()
+// str.replace(); `from` must not be empty.
+std::u32string replace_all(std::u32string_view text, std::u32string_view from, std::u32string_view to);
+
+// Bytes of `line` without the white space that str.rstrip() removes.
+std::string_view rstrip_utf8(std::string_view line);
+
+// Numbers for words: equal words get equal numbers. The text behind the views must outlive the object.
+class WordNumbers {
+ public:
+  std::vector<uint32_t> operator()(const std::vector<std::u32string_view>& words);
+
+ private:
+  std::unordered_map<std::u32string_view, uint32_t> numbers_;
+};
+
+}  // namespace tandem::metric
