@@ -70,6 +70,10 @@ struct Checkpoint {
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Checkpoint& checkpoint,
                                       const ParameterLayout& layout, const CheckpointTensors& tensors);
 
+// Writes a directory with what translating needs; it must not exist yet. For `tandem average`.
+void save_model(const std::filesystem::path& directory, const Checkpoint& checkpoint, const ParameterLayout& layout,
+                const View& weights);
+
 // Points `best` at a checkpoint of the run.
 void set_best(const std::filesystem::path& run, const std::filesystem::path& checkpoint);
 

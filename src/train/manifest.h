@@ -8,6 +8,17 @@
 
 namespace tandem {
 
+// What a file is there for.
+namespace role {
+constexpr const char* kWeights = "weights";
+constexpr const char* kMovingAverage = "moving average of the weights";
+constexpr const char* kOptimizer = "optimizer state";
+constexpr const char* kState = "training state";
+constexpr const char* kConfig = "config";
+constexpr const char* kSourceTokenizer = "source tokenizer";
+constexpr const char* kTargetTokenizer = "target tokenizer";
+}  // namespace role
+
 struct ManifestFile {
   std::string name;
   std::string role;
