@@ -51,7 +51,7 @@ Vec<Wide<T>> load(const T* from, Whole = {}) {
 template <class T>
 Vec<Wide<T>> load(const T* from, Part part) {
   T lanes[kLanes<Wide<T>>] = {};
-  std::memcpy(lanes, from, static_cast<size_t>(part.count) * sizeof(T));
+  std::memcpy(static_cast<void*>(lanes), from, static_cast<size_t>(part.count) * sizeof(T));
   return load(lanes);
 }
 
@@ -63,7 +63,7 @@ void store(T* to, Vec<Wide<T>> value, Whole = {}) {
     const Vec<uint32_t> rounded = (wide + 0x7FFF + ((wide >> 16) & 1)) >> 16;
     const Vec<uint32_t> quiet_nan = (wide >> 16) | 0x40;
     const Halves halves = __builtin_convertvector(value != value ? quiet_nan : rounded, Halves);
-    std::memcpy(to, &halves, sizeof halves);
+    std::memcpy(static_cast<void*>(to), &halves, sizeof halves);
   } else {
     std::memcpy(to, &value, sizeof value);
   }
@@ -73,7 +73,7 @@ template <class T>
 void store(T* to, Vec<Wide<T>> value, Part part) {
   T lanes[kLanes<Wide<T>>];
   store(lanes, value);
-  std::memcpy(to, lanes, static_cast<size_t>(part.count) * sizeof(T));
+  std::memcpy(static_cast<void*>(to), lanes, static_cast<size_t>(part.count) * sizeof(T));
 }
 
 // The value with lanes past the part replaced by `other`.
@@ -116,6 +116,14 @@ A max_lanes(Vec<A> v) {
     most = v[i] > most ? v[i] : most;
   }
   return most;
+}
+
+template <class A>
+Vec<A> square_root(Vec<A> v) {
+  for (int64_t i = 0; i < kLanes<A>; ++i) {
+    v[i] = std::sqrt(v[i]);
+  }
+  return v;
 }
 
 inline Vec<float> fast_exp(Vec<float> x) { return exp_of<Vec<float>, Vec<uint32_t>>(x); }

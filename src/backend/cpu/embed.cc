@@ -1,0 +1,84 @@
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/dropout.h"
+#include "backend/cpu/rows.h"
+#include "backend/cpu/simd.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kRowsPerPiece = 16;
+
+// A row's dropout factors, or null where dropout is off.
+template <class A>
+const A* row_factors(const DropoutMask& mask, int64_t row, int64_t cols) {
+  if (!mask.on()) {
+    return nullptr;
+  }
+  A* factors = scratch<A, struct EmbedFactors>(cols);
+  mask.fill(factors, row, 0, cols);
+  return factors;
+}
+
+template <class T>
+void embed_row(T* x, const T* table, const Wide<T>* positions, Wide<T> scale, const Wide<T>* factors, int64_t cols) {
+  using A = Wide<T>;
+  for_vectors<A>(cols, [&](int64_t i, auto part) {
+    const Vec<A> value = load(table + i, part) * scale + load(positions + i, part);
+    store(x + i, factors == nullptr ? value : value * load(factors + i, part), part);
+  });
+}
+
+template <class T>
+void add_row(Wide<T>* sum, const T* dx, const Wide<T>* factors, int64_t cols) {
+  using A = Wide<T>;
+  for_vectors<A>(cols, [&](int64_t i, auto part) {
+    const Vec<A> value = load(dx + i, part);
+    const Vec<A> masked = factors == nullptr ? value : value * load(factors + i, part);
+    store(sum + i, load(sum + i, part) + masked, part);
+  });
+}
+
+}  // namespace
+
+void CpuBackend::embed(const View& x, const View& tokens, const View& position, const View& table,
+                       const View& positions, float scale, const Dropout& dropout) {
+  const DropoutMask mask(dropout);
+  const int32_t* token = tokens.host<int32_t>();
+  const int32_t* place = position.host<int32_t>();
+  dispatch(x.dtype, [&]<class T>() {
+    using A = Wide<T>;
+    for_chunks(threads_, x.rows, kRowsPerPiece, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        embed_row(x.host<T>() + row * x.stride, table.host<T>() + token[row] * table.stride,
+                  positions.host<A>() + place[row] * positions.stride, static_cast<A>(scale),
+                  row_factors<A>(mask, row, x.cols), x.cols);
+      }
+    });
+  });
+}
+
+void CpuBackend::embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
+                                const Dropout& dropout) {
+  const DropoutMask mask(dropout);
+  const int32_t* rows = order.rows.host<int32_t>();
+  const int32_t* ids = order.ids.host<int32_t>();
+  const int32_t* starts = order.starts.host<int32_t>();
+  const int64_t cols = dx.cols;
+  dispatch(dx.dtype, [&]<class T>() {
+    using A = Wide<T>;
+    threads_.parallel_for(order.ids.cols, [&](int64_t run) {
+      A* sum = scratch<A, struct EmbedSum>(cols);
+      std::fill_n(sum, cols, A{0});
+      for (int32_t i = starts[run]; i < starts[run + 1]; ++i) {
+        add_row(sum, dx.host<T>() + rows[i] * dx.stride, row_factors<A>(mask, rows[i], cols), cols);
+      }
+      A* to = dtable.host<A>() + ids[run] * dtable.stride;
+      for_vectors<A>(cols, [&](int64_t i, auto part) {
+        store(to + i, load(to + i, part) + load(sum + i, part) * static_cast<A>(scale), part);
+      });
+    });
+  });
+}
+
+}  // namespace tandem

@@ -1,0 +1,98 @@
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/dropout.h"
+#include "backend/cpu/rows.h"
+#include "backend/cpu/simd.h"
+
+namespace tandem {
+
+namespace {
+
+// Rows whose parts of dgamma and dbeta are added up together; then the chunks are added in order.
+constexpr int64_t kRowsPerChunk = 64;
+
+template <class T>
+struct Row {
+  T* dresidual;
+  T* dbranch;  // or null
+  const T* dnormed;
+  const T* dsum;  // or null
+  const T* sum;
+  const Wide<T>* gamma;
+  const Wide<T>* factors;  // or null
+  Wide<T> mean;
+  Wide<T> rstd;
+};
+
+// With x = (sum - mean) * rstd and g = dnormed * gamma: d = rstd * (g - mean(g) - x * mean(g x)) + dsum.
+// Adds the row's share to dgamma and dbeta.
+template <class T>
+void backward_row(const Row<T>& row, Wide<T>* dgamma, Wide<T>* dbeta, int64_t cols) {
+  using A = Wide<T>;
+  Vec<A> sum_g{}, sum_gx{};
+  for_vectors<A>(cols, [&](int64_t i, auto part) {
+    const Vec<A> x = (load(row.sum + i, part) - row.mean) * row.rstd;
+    const Vec<A> dy = load(row.dnormed + i, part);
+    store(dgamma + i, load(dgamma + i, part) + dy * x, part);
+    store(dbeta + i, load(dbeta + i, part) + dy, part);
+    const Vec<A> g = dy * load(row.gamma + i, part);
+    sum_g += g;
+    sum_gx += g * x;
+  });
+  const A mean_g = sum_lanes(sum_g) / static_cast<A>(cols);
+  const A mean_gx = sum_lanes(sum_gx) / static_cast<A>(cols);
+  for_vectors<A>(cols, [&](int64_t i, auto part) {
+    const Vec<A> x = (load(row.sum + i, part) - row.mean) * row.rstd;
+    const Vec<A> g = load(row.dnormed + i, part) * load(row.gamma + i, part);
+    Vec<A> d = (g - mean_g - x * mean_gx) * row.rstd;
+    if (row.dsum != nullptr) {
+      d += load(row.dsum + i, part);
+    }
+    store(row.dresidual + i, d, part);
+    if (row.dbranch != nullptr) {
+      store(row.dbranch + i, row.factors == nullptr ? d : d * load(row.factors + i, part), part);
+    }
+  });
+}
+
+}  // namespace
+
+void CpuBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma,
+                                        const View& dbeta, const View& dnormed, const View& dsum, const View& sum,
+                                        const View& statistics, const View& gamma, const Dropout& dropout) {
+  const DropoutMask mask(dropout);
+  const int64_t rows = dnormed.rows;
+  const int64_t cols = dnormed.cols;
+  const int64_t chunks = (rows + kRowsPerChunk - 1) / kRowsPerChunk;
+  dispatch(dnormed.dtype, [&]<class T>() {
+    using A = Wide<T>;
+    const auto row_of = [](const View& view, int64_t row) {
+      return view.empty() ? nullptr : view.host<T>() + row * view.stride;
+    };
+    A* partial = scratch<A, struct NormPartial>(chunks * 2 * cols);  // [chunks, dgamma and dbeta, cols]
+    for_chunks(threads_, rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
+      A* share = partial + begin / kRowsPerChunk * 2 * cols;
+      std::fill_n(share, 2 * cols, A{0});
+      A* factors = mask.on() && !dbranch.empty() ? scratch<A, struct NormFactors>(cols) : nullptr;
+      for (int64_t row = begin; row < end; ++row) {
+        if (factors != nullptr) {
+          mask.fill(factors, row, 0, cols);
+        }
+        const A* found = statistics.host<A>() + row * statistics.stride;
+        backward_row<T>({row_of(dresidual, row), row_of(dbranch, row), row_of(dnormed, row), row_of(dsum, row),
+                         row_of(sum, row), gamma.host<A>(), factors, found[0], found[1]},
+                        share, share + cols, cols);
+      }
+    });
+    for_chunks(threads_, cols, 64, [&](int64_t begin, int64_t end) {
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+        const A* share = partial + chunk * 2 * cols;
+        for (int64_t i = begin; i < end; ++i) {
+          dgamma.host<A>()[i] += share[i];
+          dbeta.host<A>()[i] += share[cols + i];
+        }
+      }
+    });
+  });
+}
+
+}  // namespace tandem

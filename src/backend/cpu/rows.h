@@ -1,0 +1,28 @@
+// Pieces of work cut by shape, and scratch memory for them.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "core/threads.h"
+
+namespace tandem {
+
+// Calls body(begin, end) for consecutive chunks of [0, n); the chunks depend on n and `chunk` only.
+template <class Body>
+void for_chunks(const Threads& threads, int64_t n, int64_t chunk, const Body& body) {
+  threads.parallel_for((n + chunk - 1) / chunk, [&](int64_t i) { body(i * chunk, std::min(n, (i + 1) * chunk)); });
+}
+
+// At least n elements that belong to this thread and this Tag until its next call; they keep no values. The memory
+// grows in the first steps and then stays.
+template <class A, class Tag>
+A* scratch(int64_t n) {
+  thread_local std::vector<A> memory;
+  if (static_cast<int64_t>(memory.size()) < n) {
+    memory.resize(static_cast<size_t>(n));
+  }
+  return memory.data();
+}
+
+}  // namespace tandem
