@@ -7,5 +7,7 @@ namespace tandem::cli {
 
 void add_score(Program& program);
 void add_train(Program& program);
+void add_translate(Program& program);
+void add_evaluate(Program& program);
 
 }  // namespace tandem::cli

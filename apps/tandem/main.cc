@@ -10,6 +10,8 @@ int main(int argc, char** argv) {
   Program program("tandem", "Trains translation models and tells the truth about the run.", TANDEM_VERSION);
   add_score(program);
   add_train(program);
+  add_translate(program);
+  add_evaluate(program);
   try {
     return program.run(argc, argv);
   } catch (const tandem::Interrupted& interrupted) {

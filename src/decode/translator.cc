@@ -27,11 +27,15 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
+void check(const TranslateOptions& options) {
+  check(options.decode);
+  require(options.batch >= 1, "a batch of {} sentences is not possible: give 1 or more", options.batch);
+}
+
 Translator::Translator(BatchDecoder& decoder, const Subwords& source, const Subwords& target,
                        const TranslateOptions& options)
     : decoder_(decoder), source_(source), target_(target), options_(options) {
-  check(options.decode);
-  require(options.batch >= 1, "a batch of {} sentences is not possible: give 1 or more", options.batch);
+  check(options);
 }
 
 std::vector<Translator::Segment> Translator::segments_of(std::span<const std::string> lines, int64_t first_line) const {
@@ -78,6 +82,9 @@ void Translator::decode(std::vector<Segment>& segments) {
         break;
       }
       batch.push_back(segments[order[i]].ids);
+    }
+    if (options_.before_batch) {
+      options_.before_batch();
     }
     log::status(fmt::format("translating: {} of {} sentences", done, order.size()));
     std::vector<std::vector<Hypothesis>> results = decoder_.translate(batch, options_.decode);

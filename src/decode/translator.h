@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,9 +14,13 @@ namespace tandem {
 
 struct TranslateOptions {
   DecodeConfig decode;
-  int64_t batch = 64;           // sentences decoded together at most; does not change the result
-  int64_t batch_tokens = 4096;  // source pieces decoded together at most: bounds memory
+  int64_t batch = 64;                  // sentences decoded together at most; does not change the result
+  int64_t batch_tokens = 4096;         // source pieces decoded together at most: bounds memory
+  std::function<void()> before_batch;  // may throw to stop
 };
+
+// Fails with one sentence that names the impossible value.
+void check(const TranslateOptions& options);
 
 struct Translation {
   std::string text;  // never holds a line end

@@ -1,0 +1,49 @@
+#include "text_output.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace tandem::cli {
+
+TextOutput::TextOutput(const std::string& name) : name_(name == "-" ? "standard output" : name) {
+  if (name == "-") {
+    stream_ = stdout;
+    return;
+  }
+  path_ = std::filesystem::weakly_canonical(name);
+  const auto type = std::filesystem::status(path_).type();
+  require(type != std::filesystem::file_type::directory, "cannot write {}: it is a directory", name);
+  if (type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found) {
+    file_ = std::make_unique<FileWriter>(path_.parent_path() / fmt::format(".{}.partial", path_.filename().string()));
+  } else {
+    stream_ = std::fopen(path_.c_str(), "w");
+    require(stream_ != nullptr, "cannot write {}: {}", name, std::strerror(errno));
+  }
+}
+
+TextOutput::~TextOutput() {
+  if (stream_ != nullptr && stream_ != stdout) {
+    std::fclose(stream_);
+  }
+}
+
+void TextOutput::write(std::string_view text) {
+  if (file_) {
+    file_->write(text);
+    return;
+  }
+  const bool written = std::fwrite(text.data(), 1, text.size(), stream_) == text.size() && std::fflush(stream_) == 0;
+  require(written, "cannot write to {}: {}", name_, std::strerror(errno));
+}
+
+void TextOutput::finish() {
+  if (file_) {
+    file_->finish();
+    std::filesystem::rename(file_->path(), path_);
+    sync_directory(path_.parent_path());
+  }
+}
+
+}  // namespace tandem::cli

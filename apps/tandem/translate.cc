@@ -1,0 +1,91 @@
+// tandem translate: raw text in, raw text out, line by line.
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/signals.h"
+#include "decode/translate_stream.h"
+#include "decoding.h"
+#include "text_output.h"
+
+namespace tandem::cli {
+
+namespace {
+
+struct TranslateArguments {
+  DecodingOptions decoding;
+  std::string input = "-";
+  std::string output = "-";
+  int n_best = 0;
+  bool scores = false;
+};
+
+void open_input(std::ifstream& file, const std::string& name) {
+  require(!std::filesystem::is_directory(name), "cannot read {}: it is a directory", name);
+  file.open(name, std::ios::binary);
+  require(file.is_open(), "cannot read {}: check that it exists and may be read", name);
+}
+
+void run_translate(const TranslateArguments& arguments) {
+  std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends us quietly
+  require(arguments.n_best == 0 || !arguments.scores, "--n-best has scores already: leave --scores out");
+  require(arguments.n_best >= 0, "--n-best {} is not possible: give a number from 1 to the beam", arguments.n_best);
+  std::ifstream file;
+  if (arguments.input != "-") {
+    open_input(file, arguments.input);
+  }
+  std::ios::sync_with_stdio(false);
+  TextOutput output(arguments.output);
+  std::optional<Signals> signals;
+  if (output.is_file()) {
+    signals.emplace();  // so that nothing half-written is left behind
+  }
+  LoadedTranslator loaded(arguments.decoding, std::max(1, arguments.n_best), [&signals] {
+    if (const int signal = signals ? signals->stop_signal() : 0; signal != 0) {
+      throw Interrupted(signal, "interrupted; nothing was written");
+    }
+  });
+  log::info("{}; {}, step {}", loaded.backend->description(), loaded.model.directory().string(), loaded.model.step());
+  // Many batches at a time, so that sentences of similar length meet; at a terminal every line is answered at once.
+  const bool typed = arguments.input == "-" && isatty(STDIN_FILENO) == 1;
+  const int64_t window = typed ? 1 : 64 * loaded.translate.batch;
+  const OutputFormat format = arguments.n_best > 0 ? OutputFormat::n_best
+                              : arguments.scores   ? OutputFormat::scores
+                                                   : OutputFormat::text;
+  const StreamSummary summary = translate_stream(loaded.translator, arguments.input == "-" ? std::cin : file, window,
+                                                 format, [&output](std::string_view text) { output.write(text); });
+  output.finish();
+  const double seconds = std::max(summary.seconds, 1e-6);
+  log::info("{} lines in {:.1f} s: {:.1f} lines/s, {:.0f} output pieces/s", summary.lines, seconds,
+            static_cast<double>(summary.lines) / seconds, static_cast<double>(summary.output_pieces) / seconds);
+}
+
+}  // namespace
+
+void add_translate(Program& program) {
+  const auto a =
+      std::make_shared<TranslateArguments>();  // shared by the options and the action, which outlive this call
+  Command command = program.add("translate", "Translate raw text: as many lines out as in, in the same order.");
+  add_decoding_options(command, a->decoding);
+  command.option("-i,--input", a->input, "text, one sentence a line ('-': standard input)");
+  command.option("-o,--output", a->output, "the translations ('-': standard output); a file appears when complete");
+  command.option("--n-best", a->n_best, "print this many translations of every line, with scores; 0 = the best alone");
+  command.flag("--scores", a->scores, "print score TAB log-probability TAB text");
+  command.example(
+      "tandem translate --model runs/en-de < in.txt > out.txt\n"
+      "An empty line gives an empty line. A line that is too long for the model is translated in parts.\n"
+      "With --n-best every translation is a line of its own, best first, the input's lines counted from 1:\n"
+      "  line ||| text ||| score ||| log-probability");
+  command.run([a] { run_translate(*a); });
+}
+
+}  // namespace tandem::cli
