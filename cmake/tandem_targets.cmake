@@ -24,10 +24,10 @@ function(tandem_library name)
   endif()
 endfunction()
 
-# tandem_test(folder LIBS ...): tests/<folder>/*_test.cc as one program, each test known to ctest by name.
+# tandem_test(folder LIBS ...): tests/<folder>/*.cc as one program, each test known to ctest by name.
 function(tandem_test folder)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cc)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
   if(sources)
     add_executable(test_${folder} ${sources})
     target_include_directories(test_${folder} PRIVATE ${CMAKE_SOURCE_DIR}/tests)

@@ -1,0 +1,156 @@
+// Bad input of every kind: one clear sentence, a non-zero exit, no partial output, no crash.
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "end_to_end/program.h"
+
+namespace tandem::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The program fails in an orderly way and its message holds every one of the words.
+void expect_refused(const std::vector<std::string>& arguments, const std::vector<std::string>& words,
+                    const std::string& input = "") {
+  const Result result = run(arguments, input);
+  std::string command;
+  for (const std::string& argument : arguments) {
+    command += argument + " ";
+  }
+  EXPECT_TRUE(result.exit_code == 1 || result.exit_code == 2) << command << "\nexit " << result.exit_code << "\n"
+                                                              << result.err;
+  for (const std::string& word : words) {
+    EXPECT_NE(result.err.find(word), std::string::npos) << command << "\nno '" << word << "' in: " << result.err;
+  }
+  EXPECT_EQ(result.out, "") << command;
+}
+
+class BadInput : public ::testing::Test {
+ protected:
+  void SetUp() override { make_small_corpus(directory_); }
+
+  std::vector<std::string> prepare(const std::string& source, const std::string& target) const {
+    return {"prepare", "--source", directory_.at(source), "--target", directory_.at(target), "--vocab-size",
+            "80",      "--out",    directory_.at("out")};
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(BadInput, Prepare) {
+  write_text(directory_ / "short.de", "eins\nzwei\n");
+  write_text(directory_ / "empty", "");
+  write_text(directory_ / "binary", std::string("ab\0cd\n\0\n", 8));
+  write_text(directory_ / "tiny.en", "a b\nc d\n");
+  write_text(directory_ / "tiny.de", "e f\ng h\n");
+  fs::create_directory(directory_ / "folder");
+  expect_refused(prepare("train.en", "short.de"), {"1500", "2", "train.en", "short.de"});
+  expect_refused(prepare("missing.en", "train.de"), {"missing.en"});
+  expect_refused(prepare("empty", "empty"), {"empty"});
+  expect_refused(prepare("binary", "binary"), {"binary"});
+  expect_refused(prepare("folder", "train.de"), {"folder", "directory"});
+  std::vector<std::string> large = prepare("tiny.en", "tiny.de");
+  large[6] = "32768";
+  expect_refused(large, {"32768"});
+  EXPECT_FALSE(fs::exists(directory_ / "out"));
+  for (const auto& entry : fs::directory_iterator(directory_ / "")) {
+    EXPECT_EQ(entry.path().filename().string().find("partial"), std::string::npos) << entry.path();
+  }
+  if (geteuid() != 0) {
+    fs::permissions(directory_ / "tiny.en", fs::perms::none);
+    expect_refused(prepare("tiny.en", "tiny.de"), {"tiny.en"});
+  }
+}
+
+TEST_F(BadInput, ConfigListsEveryMistakeAndTheNearestKey) {
+  expect_refused(train_arguments(directory_, "run", 10, {"bacth.tokens=5", "model.heads=3", "label_smoothing=7"}),
+                 {"bacth.tokens", "batch.tokens", "heads", "label_smoothing"});
+  expect_refused({"train", directory_.at("missing.toml")}, {"missing.toml"});
+  write_text(directory_ / "broken.toml", "a = [1,\n");
+  expect_refused({"train", directory_.at("broken.toml")}, {"broken.toml"});
+  expect_refused({"train", directory_.at("config.toml"), "run=" + directory_.at("run")}, {"data"});
+  EXPECT_FALSE(fs::exists(directory_ / "run"));
+}
+
+TEST_F(BadInput, DamagedCorpusTokenizerAndCheckpointAreNamed) {
+  ASSERT_EQ(run(train_arguments(directory_, "run", 5)).exit_code, 0);
+  int files = 0;
+  for (const std::string part : {"data", "run/latest/"}) {
+    for (const auto& entry : fs::directory_iterator(directory_ / part)) {
+      const std::string name = entry.path().filename().string();
+      if (!entry.is_regular_file() || name == "stats.json" || fs::file_size(entry.path()) == 0) {
+        continue;
+      }
+      ++files;
+      const std::string good = read_text(entry.path());
+      std::string flipped = good;
+      flipped[good.size() / 2] = static_cast<char>(flipped[good.size() / 2] ^ 1);
+      for (const std::string& bad : {flipped, good.substr(0, good.size() / 2)}) {
+        write_text(entry.path(), bad);
+        if (part == "data") {
+          expect_refused(train_arguments(directory_, "other", 5), {name});
+        } else {
+          expect_refused({"translate", "--model", directory_.at("run")}, {name}, "red cat\n");
+        }
+      }
+      write_text(entry.path(), good);
+    }
+  }
+  EXPECT_GE(files, 8);
+  EXPECT_EQ(run({"translate", "--model", directory_.at("run")}, "red cat\n").exit_code, 0) << "all is whole again";
+}
+
+TEST_F(BadInput, ModelPaths) {
+  expect_refused({"translate", "--model", directory_.at("nowhere")}, {"nowhere"}, "a\n");
+  expect_refused({"translate", "--model", directory_.at("data")}, {"data"}, "a\n");
+  expect_refused({"inspect", directory_.at("nowhere")}, {"nowhere"});
+  expect_refused({"score", "--hyp", directory_.at("dev.en"), "--ref", directory_.at("train.en")}, {"20", "1500"});
+}
+
+TEST_F(BadInput, TranslateKeepsLinesWhateverTheyHold) {
+  ASSERT_EQ(run(train_arguments(directory_, "run", 20)).exit_code, 0);
+  std::string words;
+  for (int i = 0; i < 10000; ++i) {
+    words += "cat ";
+  }
+  const std::string input =
+      "red cat\n\n   \n" + words + "\nbad \xff\xfe bytes\n\xF0\x9F\x90\x88\nlast line without end";
+  const Result result = run({"translate", "--model", directory_.at("run"), "--beam", "2"}, input);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 7) << result.out.substr(0, 500);
+  const size_t first = result.out.find('\n');
+  EXPECT_EQ(result.out.substr(first, 3), "\n\n\n") << "an empty line gives an empty line";
+  EXPECT_NE(result.err.find("line 4"), std::string::npos) << "the long line is named: " << result.err;
+}
+
+TEST_F(BadInput, FullDiskAndUnwritableDirectory) {
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "only root can mount the small disk that this test fills";
+  }
+  fs::create_directory(directory_ / "disk");
+  if (mount("tmpfs", directory_.at("disk").c_str(), "tmpfs", 0, "size=400k") != 0) {
+    GTEST_SKIP() << "a tmpfs cannot be mounted here";
+  }
+  std::vector<std::string> arguments = prepare("train.en", "train.de");
+  arguments.back() = directory_.at("disk/data");
+  write_text(directory_ / "disk/filler", std::string(380 * 1024, 'x'));
+  expect_refused(arguments, {"disk"});
+  EXPECT_FALSE(fs::exists(directory_ / "disk/data"));
+  fs::remove(directory_ / "disk/filler");
+
+  // Room for about one checkpoint: the second one fails, the first one stays whole.
+  const Result full = run(train_arguments(directory_, "disk/run", 400, {"checkpoint.every_steps=5"}));
+  EXPECT_EQ(full.exit_code, 1) << full.err;
+  EXPECT_NE(full.err.find("space"), std::string::npos) << full.err;
+  if (fs::exists(directory_ / "disk/run/latest")) {
+    EXPECT_EQ(run({"inspect", directory_.at("disk/run")}).exit_code, 0);
+  }
+  umount(directory_.at("disk").c_str());
+
+  expect_refused(train_arguments(directory_, "config.toml", 5), {"config.toml"});
+  expect_refused({"train", directory_.at("config.toml"), "data=" + directory_.at("data"), "run=/proc/run"},
+                 {"/proc/run"});
+}
+
+}  // namespace
+}  // namespace tandem::testing

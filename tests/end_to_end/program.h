@@ -1,0 +1,52 @@
+// Runs the tandem binary as a user would, and makes small corpora for it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tandem::testing {
+
+struct Result {
+  int exit_code = 0;  // 128 + n when a signal ended the program
+  std::string out, err;
+};
+
+// Standard input comes from `input`.
+Result run(const std::vector<std::string>& arguments, const std::string& input = "");
+
+// Starts the program and returns at once; its output goes to the file `log`.
+pid_t start(const std::vector<std::string>& arguments, const std::filesystem::path& log);
+int wait_for(pid_t process);                    // exit code as in Result
+bool has_ended(pid_t process, int& exit_code);  // without waiting; afterwards the process is gone
+
+std::string read_text(const std::filesystem::path& path);
+void write_text(const std::filesystem::path& path, const std::string& text);
+
+// A directory for one test, removed afterwards.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  std::string at(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Writes train.en, train.de (a word-by-word code with reversed order), dev.en, dev.de and config.toml, and prepares
+// them as `data`.
+void make_small_corpus(const TemporaryDirectory& directory);
+
+// Arguments that train a very small model on make_small_corpus() for `steps` steps.
+std::vector<std::string> train_arguments(const TemporaryDirectory& directory, const std::string& run, int steps,
+                                         const std::vector<std::string>& more = {});
+
+}  // namespace tandem::testing
