@@ -94,7 +94,7 @@ std::vector<Unit> units_of(std::string_view line, int64_t limit, const CountPiec
 // How many of the first `fitting` units to take: up to the last good place in the second half of what fits.
 size_t cut(const std::vector<Unit>& units, size_t first, size_t fitting) {
   for (const Break wanted : {Break::sentence, Break::clause, Break::word}) {
-    for (size_t count = fitting; count > fitting / 2; --count) {
+    for (size_t count = fitting; count >= std::max<size_t>(1, fitting / 2); --count) {
       if (units[first + count - 1].end >= wanted) {
         return count;
       }
