@@ -56,29 +56,12 @@ void CpuBackend::adam(const View& masters, const View& m, const View& v, const V
   if (norm->finite == 0) {
     return;
   }
-  bf16* copy = compute.empty() ? nullptr : compute.host<bf16>();
+  bf16* copy = compute.empty() || compute.data == masters.data ? nullptr : compute.host<bf16>();
   dispatch_master(masters.dtype, [&]<class A>() {
     const Factors<A> factors(settings, *state, norm->clip_factor);
     for_chunks(threads_, masters.size(), kChunk, [&](int64_t begin, int64_t end) {
       update(masters.host<A>() + begin, m.host<A>() + begin, v.host<A>() + begin,
              copy == nullptr ? nullptr : copy + begin, gradients.host<A>() + begin, factors, end - begin);
-    });
-  });
-}
-
-void CpuBackend::moving_average(const View& average, const View& masters, float decay, const GradientNorm* norm) {
-  if (norm->finite == 0) {
-    return;
-  }
-  dispatch_master(masters.dtype, [&]<class A>() {
-    const A rest = static_cast<A>(1 - static_cast<double>(decay));
-    for_chunks(threads_, masters.size(), kChunk, [&](int64_t begin, int64_t end) {
-      A* to = average.host<A>() + begin;
-      const A* from = masters.host<A>() + begin;
-      for_vectors<A>(end - begin, [&](int64_t i, auto part) {
-        const Vec<A> old = load(to + i, part);
-        store(to + i, old + (load(from + i, part) - old) * rest, part);
-      });
     });
   });
 }
