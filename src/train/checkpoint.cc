@@ -7,9 +7,9 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/manifest.h"
 #include "train/checkpoint_state.h"
 #include "train/checkpoint_store.h"
-#include "train/manifest.h"
 #include "train/safetensors.h"
 
 namespace tandem {

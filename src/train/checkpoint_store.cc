@@ -11,9 +11,9 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/manifest.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_state.h"
-#include "train/manifest.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-// manifest.json: every file of a checkpoint or model directory with its role, size and checksum.
+// manifest.json: every file of a checkpoint, model or prepared directory with its role, size and checksum.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,12 @@ constexpr const char* kState = "training state";
 constexpr const char* kConfig = "config";
 constexpr const char* kSourceTokenizer = "source tokenizer";
 constexpr const char* kTargetTokenizer = "target tokenizer";
+constexpr const char* kCorpus = "training corpus";
+constexpr const char* kValidSource = "validation source text";
+constexpr const char* kValidTarget = "validation target text";
+constexpr const char* kTestSource = "test source text";
+constexpr const char* kTestTarget = "test target text";
+constexpr const char* kStatistics = "statistics";
 }  // namespace role
 
 struct ManifestFile {
@@ -27,7 +33,7 @@ struct ManifestFile {
 };
 
 struct Manifest {
-  std::string kind;  // "checkpoint" or "model"
+  std::string kind;  // "checkpoint", "model" or "prepared"
   std::vector<ManifestFile> files;
 
   const ManifestFile* find(const std::string& role) const;  // null when there is none

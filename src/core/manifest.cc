@@ -1,4 +1,4 @@
-#include "train/manifest.h"
+#include "core/manifest.h"
 
 #include <nlohmann/json.hpp>
 
