@@ -217,7 +217,7 @@ int main(int argc, char** argv) {
   const double rate = flops / seconds / 1e9;
   std::printf("step: %.1f ms, %.0f source + %.0f target tokens, %.0f target tokens/s, %.1f GFLOP/s, peak memory %.2f GB\n",
               seconds / steps * 1e3, source_tokens / steps, target_tokens / steps, target_tokens / seconds, rate,
-              static_cast<double>(peak_memory_bytes()) / 1e9);
+              static_cast<double>(peak_memory()) / 1e9);
   const auto S = static_cast<int64_t>(source_tokens / steps), T = static_cast<int64_t>(target_tokens / steps);
   const double products_alone = product_seconds(*backend, config, compute, S, T);
   double product_flops = 0;

@@ -1,6 +1,7 @@
 #include "core/log.h"
 
 #include <fmt/chrono.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -57,6 +58,11 @@ void close_file() {
 bool on_terminal() {
   static const bool answer = isatty(STDERR_FILENO) == 1;
   return answer;
+}
+
+int columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 void status(const std::string& text) {

@@ -31,5 +31,6 @@ void close_file();
 // standard error is not a terminal.
 void status(const std::string& text);
 bool on_terminal();
+int columns();  // of the terminal
 
 }  // namespace tandem::log

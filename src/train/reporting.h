@@ -1,0 +1,42 @@
+// What the trainer says about its steps and validations: console lines and records.
+#pragma once
+
+#include "observe/progress.h"
+#include "observe/run_log.h"
+#include "train/checkpoint.h"
+#include "train/validator.h"
+
+namespace tandem {
+
+// What happened since the last log line.
+struct Window {
+  LossTotals totals;  // of the steps that were not skipped
+  int64_t steps = 0;
+  int64_t skipped = 0;
+  int64_t pairs = 0;
+  int64_t source_tokens = 0;
+  int64_t target_tokens = 0;
+  double step_seconds = 0;  // whole steps: data wait and compute
+  double data_seconds = 0;  // of these, waiting for data
+  double validation_seconds = 0;
+  double checkpoint_seconds = 0;
+  double gradient_norm = 0;          // of the last step
+  double clipped_gradient_norm = 0;  //
+  double learning_rate = 0;          //
+
+  void add(const LossTotals& more);
+};
+
+// The record "train" of a window; losses are means a target token over the global batches.
+Record train_record(const Window& window, const CheckpointState& state);
+
+// `share` of the run is done.
+Progress progress_of(const Window& window, const CheckpointState& state, int64_t last_step, double share);
+
+// Logs a validation and writes its records: "valid" and one "sample" for each sample translation.
+void report_validation(const ValidationResult& result, const CheckpointState& state, double seconds, RunLog& log);
+
+// What TensorBoard compares runs by.
+Hyperparameters hyperparameters(const TrainConfig& config);
+
+}  // namespace tandem

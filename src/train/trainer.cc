@@ -1,0 +1,426 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "core/file.h"
+#include "core/log.h"
+#include "core/signals.h"
+#include "data/prefetch.h"
+#include "data/prepared.h"
+#include "observe/run_log.h"
+#include "optim/adam.h"
+#include "train/checkpoint.h"
+#include "train/device_batch.h"
+#include "train/model_state.h"
+#include "train/reporting.h"
+#include "train/run_directory.h"
+#include "train/setup.h"
+#include "train/validator.h"
+
+namespace tandem {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+class Trainer {
+ public:
+  Trainer(const TrainConfig& config, Prepared data, RunDirectory& run);
+
+  void begin();  // fresh weights, or those of config.init; or the latest checkpoint
+  TrainOutcome run();
+
+ private:
+  void begin_fresh();
+  void resume(const std::filesystem::path& checkpoint);
+  void load(const std::filesystem::path& checkpoint);
+  void start_batches();
+
+  void step();
+  void count(const TrainStep& step, const LossTotals& totals, const GradientNorm& norm, double seconds);
+  void roll_back();
+
+  std::optional<std::string> end_reached() const;
+  double share_done() const;  // of the run, by the limit that comes first
+  double elapsed() const { return state_.elapsed_seconds; }
+  void tick();  // brings state_.elapsed_seconds up to date
+
+  void event(const std::string& name, const std::string& details);
+  void show_progress();
+  void write_log();
+  bool validation_due() const;
+  void validate();
+  bool checkpoint_due() const;
+  void save();
+  CheckpointTensors tensors() const;
+
+  TrainConfig config_;
+  RunDirectory& run_;
+  Prepared data_;
+  std::unique_ptr<Backend> backend_;
+  Transformer model_;
+  ModelState weights_;
+  Adam adam_;
+  Batcher batcher_;
+  std::optional<Prefetcher> batches_;
+  Validator validator_;
+  std::optional<RunLog> log_;
+  Signals signals_;
+
+  Arena arena_;
+  DeviceValue<StepState> step_state_;
+  DeviceValue<LossTotals> totals_;
+
+  CheckpointState state_;
+  Window window_;
+  Clock::time_point ticked_ = Clock::now();
+  double validated_at_ = 0;  // elapsed seconds at the last validation
+  double saved_at_ = 0;      // and at the last checkpoint
+  int64_t saved_step_ = -1;
+};
+
+Trainer::Trainer(const TrainConfig& config, Prepared data, RunDirectory& run)
+    : config_(config),
+      run_(run),
+      data_(std::move(data)),
+      backend_(make_cpu_backend(config.threads)),
+      model_(*backend_, config_.model),
+      weights_(*backend_, model_.parameters(), compute_type(config_.precision), config_.optimizer.ema_decay > 0),
+      adam_(*backend_, model_.parameters().flat_size(), config_.optimizer.adam, config_.optimizer.max_gradient_norm,
+            config_.optimizer.ema_decay),
+      batcher_(data_.train, config_.batch),
+      validator_(*backend_, model_, data_, config_),
+      arena_([this](size_t bytes) { return backend_->allocate(bytes); }),
+      step_state_(*backend_),
+      totals_(*backend_) {
+  log::info("{}; {:L} parameters, {}", backend_->description(), model_.parameters().count(),
+            weights_.copy().empty() ? "f32" : "bf16 with f32 masters");
+  log::info("{:L} training pairs, {:L} + {:L} pieces; {:L} pairs longer than {} pieces are left out",
+            data_.train.size(), data_.train.tokens(Side::source), data_.train.tokens(Side::target), batcher_.too_long(),
+            config_.model.max_length);
+  log::info("learning rate: {}", explain(config_.schedule));
+}
+
+// ---- before the first step
+
+void Trainer::begin() {
+  remove_stale_checkpoints(run_.root());
+  const auto latest = find_latest(run_.root());
+  if (latest) {
+    resume(*latest);
+  } else {
+    begin_fresh();
+  }
+  write_file(run_.config(), to_toml(config_));
+  log_.emplace(run_.metrics(), run_.events(), 0, latest ? std::optional(state_.step) : std::nullopt);
+  log_->hyperparameters(hyperparameters(config_));
+  log_->text(state_.step, "config", "```\n" + to_toml(config_) + "```");
+  start_batches();
+  ticked_ = Clock::now();
+  saved_at_ = validated_at_ = elapsed();
+}
+
+void Trainer::begin_fresh() {
+  state_ = {};
+  state_.seed = config_.seed;
+  state_.data_fingerprint = data_.fingerprint;
+  initialize(weights_.masters(), model_.parameters(), config_.seed);
+  if (!config_.init.empty()) {
+    const auto from = resolve_model(config_.init);
+    load_inference_weights(from, model_.parameters(), weights_.masters());
+    log::info("the weights begin as those of {}", from.string());
+  }
+  weights_.refresh_copy();
+  if (!weights_.average().empty()) {
+    backend_->copy(weights_.average(), weights_.masters());
+  }
+  backend_->fill_zero(adam_.m());
+  backend_->fill_zero(adam_.v());
+  adam_.set_updates(0);
+}
+
+void Trainer::resume(const std::filesystem::path& checkpoint) {
+  const Checkpoint saved = load_checkpoint(checkpoint);
+  check_resume(saved, config_, data_.fingerprint, run_.root());
+  load(checkpoint);
+  saved_step_ = state_.step;
+  log::info("going on from step {:L} ({}); --start-over begins anew", state_.step, checkpoint.string());
+}
+
+void Trainer::load(const std::filesystem::path& checkpoint) {
+  state_ = load_checkpoint(checkpoint, false).state;
+  const bool with_average = load_tensors(checkpoint, model_.parameters(), tensors());
+  if (!weights_.average().empty() && !with_average) {
+    backend_->copy(weights_.average(), weights_.masters());
+  }
+  weights_.refresh_copy();
+  adam_.set_updates(state_.updates);
+}
+
+void Trainer::start_batches() {
+  batches_.reset();  // its thread uses the batcher
+  batcher_.seek(state_.cursor);
+  batches_.emplace([this] { return batcher_.next(); });
+}
+
+CheckpointTensors Trainer::tensors() const { return {weights_.masters(), adam_.m(), adam_.v(), weights_.average()}; }
+
+// ---- the loop
+
+TrainOutcome Trainer::run() {
+  std::optional<std::string> end = end_reached();
+  while (!end && signals_.stop_signal() == 0) {
+    step();
+    end = end_reached();
+    show_progress();
+    if (state_.step % config_.log.every_steps == 0) {
+      write_log();
+    }
+    if (validation_due() || (end && state_.metrics_step != state_.step)) {
+      validate();
+      end = end_reached();
+    }
+    if (checkpoint_due() || signals_.take_save_request()) {
+      save();
+    }
+  }
+  tick();
+  if (saved_step_ != state_.step) {
+    save();
+  }
+  const int signal = signals_.stop_signal();
+  const std::string reason = end ? *end : fmt::format("stopped by signal {}", signal);
+  event("end", reason);
+  log_->finish(end.has_value());
+  log::status("");
+  return {reason, state_.step, end ? 0 : signal, state_.metrics};
+}
+
+void Trainer::step() {
+  const auto begin = Clock::now();
+  const TrainStep step = batches_->next();
+  window_.data_seconds += seconds_since(begin);
+
+  StepState host;
+  host.seed = config_.seed;
+  host.step = static_cast<uint32_t>(state_.step);
+  host.loss_scale = 1.0F / static_cast<float>(step.target_tokens);
+  window_.learning_rate = learning_rate(config_.schedule, state_.step) * state_.learning_rate_factor;
+  adam_.prepare(host, window_.learning_rate);
+
+  backend_->fill_zero(weights_.gradients());
+  totals_.set({});
+  for (const HostBatch& round : step.rounds) {
+    host.first_source = round.source.first;
+    host.first_target = round.target.first;
+    step_state_.set(host);
+    arena_.reset();
+    const Batch batch = upload_batch(*backend_, arena_, round, step_state_.pointer());
+    model_.train(weights_.weights(), weights_.gradients(), batch, config_.label_smoothing, totals_.pointer(), arena_);
+  }
+  const GradientNorm norm = adam_.step({weights_.masters(), weights_.copy(), weights_.average(), weights_.gradients()},
+                                       step_state_.pointer());
+  count(step, totals_.get(), norm, seconds_since(begin));
+  if (state_.skipped_in_a_row >= config_.nonfinite.max_skips) {
+    roll_back();
+  }
+}
+
+void Trainer::count(const TrainStep& step, const LossTotals& totals, const GradientNorm& norm, double seconds) {
+  tick();
+  ++state_.step;
+  state_.updates = adam_.updates();
+  state_.cursor = step.after;
+  state_.epochs_done = step.epochs_done;
+  state_.pairs += step.pairs;
+  state_.source_tokens += step.source_tokens;
+  state_.target_tokens += step.target_tokens;
+
+  window_.step_seconds += seconds;
+  ++window_.steps;
+  window_.pairs += step.pairs;
+  window_.source_tokens += step.source_tokens;
+  window_.target_tokens += step.target_tokens;
+  if (norm.finite == 0) {
+    ++state_.skipped;
+    ++state_.skipped_in_a_row;
+    ++window_.skipped;
+    log::warning("step {:L}: the gradient is not finite; the step is skipped ({} in a row, {:L} in all)", state_.step,
+                 state_.skipped_in_a_row, state_.skipped);
+    event("skipped", "gradient not finite");
+    return;
+  }
+  state_.skipped_in_a_row = 0;
+  window_.add(totals);
+  window_.gradient_norm = norm.norm;
+  window_.clipped_gradient_norm = norm.norm * norm.clip_factor;
+}
+
+void Trainer::roll_back() {
+  const CheckpointState failed = state_;
+  require(failed.rollbacks < config_.nonfinite.max_rollbacks,
+          "training diverged: {} steps in a row were not finite at step {}, after {} rollbacks; lower "
+          "schedule.learning_rate or set optimizer.max_gradient_norm, then start over",
+          failed.skipped_in_a_row, failed.step, failed.rollbacks);
+  const auto latest = find_latest(run_.root());
+  if (latest) {
+    load(*latest);
+  } else {
+    begin_fresh();
+  }
+  state_.rollbacks = failed.rollbacks + 1;
+  state_.skipped = failed.skipped;
+  state_.skipped_in_a_row = 0;
+  state_.elapsed_seconds = failed.elapsed_seconds;
+  state_.learning_rate_factor = failed.learning_rate_factor * config_.nonfinite.lr_factor;
+  log::warning("{} steps in a row were not finite: back to step {:L}, learning rate times {:g}",
+               failed.skipped_in_a_row, state_.step, state_.learning_rate_factor);
+  log_->rewind(state_.step);
+  event("rollback", fmt::format("from step {}", failed.step));
+  window_ = {};
+  start_batches();
+}
+
+// ---- limits
+
+std::optional<std::string> Trainer::end_reached() const {
+  const StopConfig& stop = config_.stop;
+  if (stop.max_steps > 0 && state_.step >= stop.max_steps) {
+    return fmt::format("all {} steps are done", stop.max_steps);
+  }
+  if (stop.max_epochs > 0 && state_.epochs_done >= stop.max_epochs) {
+    return fmt::format("all {:g} epochs are done", stop.max_epochs);
+  }
+  if (stop.max_minutes > 0 && elapsed() >= stop.max_minutes * 60) {
+    return fmt::format("{:g} minutes are over", stop.max_minutes);
+  }
+  if (stop.patience > 0 && state_.bad_validations >= stop.patience) {
+    return fmt::format("{} validations without a better {} (best at step {})", state_.bad_validations,
+                       name_of(stop.metric), state_.best_step);
+  }
+  return std::nullopt;
+}
+
+double Trainer::share_done() const {
+  const StopConfig& stop = config_.stop;
+  double share = 0;
+  if (stop.max_steps > 0) {
+    share = std::max(share, static_cast<double>(state_.step) / static_cast<double>(stop.max_steps));
+  }
+  if (stop.max_epochs > 0) {
+    share = std::max(share, state_.epochs_done / stop.max_epochs);
+  }
+  if (stop.max_minutes > 0) {
+    share = std::max(share, elapsed() / (stop.max_minutes * 60));
+  }
+  return std::min(share, 1.0);
+}
+
+void Trainer::tick() {
+  const auto now = Clock::now();
+  state_.elapsed_seconds += std::chrono::duration<double>(now - ticked_).count();
+  ticked_ = now;
+}
+
+// ---- log, validation, checkpoints
+
+void Trainer::event(const std::string& name, const std::string& details) {
+  log_->write(Record{"event", state_.step}.add("event", name).add("details", details));
+}
+
+void Trainer::show_progress() {
+  if (log::on_terminal() && window_.totals.tokens > 0) {
+    log::status(status_line(progress_of(window_, state_, config_.stop.max_steps, share_done()), log::columns()));
+  }
+}
+
+void Trainer::write_log() {
+  if (window_.totals.tokens > 0) {
+    log_->write(train_record(window_, state_));
+    log::info("{}", console_line(progress_of(window_, state_, config_.stop.max_steps, share_done())));
+  }
+  window_ = {};
+}
+
+bool Trainer::validation_due() const {
+  const ValidationConfig& when = config_.validation;
+  return (when.every_steps > 0 && state_.step % when.every_steps == 0 && state_.metrics_step != state_.step) ||
+         (when.every_minutes > 0 && elapsed() - validated_at_ >= when.every_minutes * 60);
+}
+
+void Trainer::validate() {
+  const auto begin = Clock::now();
+  log::status(fmt::format("validating at step {}", state_.step));
+  ValidationResult result;
+  {
+    const ModelState::UseAverage average(weights_);
+    result = validator_.run(weights_.weights(), arena_);
+  }
+  tick();
+  window_.validation_seconds += seconds_since(begin);
+  validated_at_ = elapsed();
+  state_.metrics = result.metrics();
+  state_.metrics_step = state_.step;
+  ++state_.validations;
+
+  const auto score = state_.metrics.find(name_of(config_.stop.metric));
+  if (score != state_.metrics.end()) {
+    const bool better =
+        !state_.best_score || (higher_is_better(config_.stop.metric) ? score->second > *state_.best_score
+                                                                     : score->second < *state_.best_score);
+    state_.bad_validations = better ? 0 : state_.bad_validations + 1;
+    if (better) {
+      state_.best_score = score->second;
+      state_.best_step = state_.step;
+    }
+  }
+  report_validation(result, state_, seconds_since(begin), *log_);
+  save();
+}
+
+bool Trainer::checkpoint_due() const {
+  const CheckpointConfig& when = config_.checkpoint;
+  return saved_step_ != state_.step && ((when.every_steps > 0 && state_.step % when.every_steps == 0) ||
+                                        (when.every_minutes > 0 && elapsed() - saved_at_ >= when.every_minutes * 60));
+}
+
+void Trainer::save() {
+  const auto begin = Clock::now();
+  tick();
+  log_->sync();
+  const Checkpoint checkpoint{state_, to_toml(config_), data_.source.bytes(),
+                              data_.joint ? "" : data_.target.front().bytes()};
+  const auto directory = save_checkpoint(run_.root(), checkpoint, model_.parameters(), tensors());
+  if (state_.best_score && state_.best_step == state_.step) {
+    set_best(run_.root(), directory);
+  }
+  remove_old_checkpoints(run_.root(), config_.checkpoint, config_.stop.metric);
+  tick();
+  saved_step_ = state_.step;
+  saved_at_ = elapsed();
+  window_.checkpoint_seconds += seconds_since(begin);
+}
+
+}  // namespace
+
+TrainOutcome train_model(TrainConfig config, bool start_over) {
+  RunDirectory run(config.run);
+  if (start_over) {
+    run.clear();
+  }
+  log::open_file(run.log());
+  Prepared data = Prepared::open(config.data);
+  complete_config(config, data);
+  Trainer trainer(config, std::move(data), run);
+  trainer.begin();
+  TrainOutcome outcome = trainer.run();
+  log::close_file();
+  return outcome;
+}
+
+}  // namespace tandem
