@@ -38,9 +38,9 @@ struct ScheduleConfig {
   double decay_rate = 0.5;           // exp: factor for every decay_steps
   bool use_staircase_decay = false;  // exp: in whole factors
 
-  std::vector<int64_t> boundaries;  // piecewise: the last step (or epoch) of each piece, rising
-  std::vector<double> decay_rates;  // piecewise: learning_rate's factor after each boundary
-  int64_t steps_per_epoch = 0;      // piecewise: > 0: boundaries are epochs
+  std::vector<int64_t> boundaries{};  // piecewise: the last step (or epoch) of each piece, rising
+  std::vector<double> decay_rates{};  // piecewise: learning_rate's factor after each boundary
+  int64_t steps_per_epoch = 0;        // piecewise: > 0: boundaries are epochs
 };
 
 // Fills in what is 0 by default: d_model from the model, decay_steps as last_step - begin_decay_at (or warmup_steps).

@@ -1,0 +1,39 @@
+// A file that grows by whole pieces: a piece is there completely or not at all.
+//
+// Every piece goes to the kernel at once (one write call, microseconds), so a killed process loses none. Once the file
+// is open nothing here fails: what cannot be written (a full disk) is dropped, and the first time a warning says so.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+class AppendFile {
+ public:
+  // Opens at the end, creating the file where needed; with `must_be_new` an existing file is an error.
+  explicit AppendFile(const std::filesystem::path& path, bool must_be_new = false);
+  ~AppendFile();
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+
+  void append(std::string_view piece);
+  void truncate(int64_t size);  // fails where the system refuses
+  void sync();                  // onto the disk itself
+
+  const std::filesystem::path& path() const { return path_; }
+  int64_t dropped() const { return dropped_; }  // pieces that could not be written
+
+ private:
+  void drop(const std::string& reason);
+
+  std::filesystem::path path_;
+  int file_ = -1;
+  int64_t size_ = 0;
+  int64_t dropped_ = 0;
+  bool broken_ = false;  // half a piece could not be taken back: nothing more is written
+};
+
+}  // namespace tandem

@@ -1,0 +1,76 @@
+// Metrics of a run as JSON lines: <run>/metrics/<rank>.jsonl, one object a line.
+//
+//   {"kind":"train","step":100,"time":1700000000.25,"loss":7.31,"lr":1.2e-05}
+//
+// kind, step and time come first, then named numbers and texts in the order given. JSON has no NaN and no infinity:
+// such numbers are written as the texts "NaN", "Infinity" and "-Infinity", which Record::number understands (as do
+// Number() of JavaScript and float() of Python).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "observe/append_file.h"
+
+namespace tandem {
+
+double unix_time();  // seconds, with their fraction
+
+struct Record {
+  using Value = std::variant<double, std::string>;
+
+  std::string kind;  // "train", "valid", "sample", "event", ...
+  int64_t step = 0;
+  double time = unix_time();
+  std::vector<std::pair<std::string, Value>> fields{};  // names are unique; kind, step and time are taken
+
+  Record& add(std::string name, double value) {
+    fields.emplace_back(std::move(name), value);
+    return *this;
+  }
+  Record& add(std::string name, std::string value) {
+    fields.emplace_back(std::move(name), std::move(value));
+    return *this;
+  }
+
+  std::optional<double> number(const std::string& name) const;
+  const std::string* text(const std::string& name) const;
+};
+
+// One line without its end. Bytes that are not UTF-8 become U+FFFD.
+std::string to_json(const Record& record);
+
+// Nothing where the line is no record (torn, garbage, another JSON). Fields of other types than number and text are
+// left out.
+std::optional<Record> parse_record(const std::string& line);
+
+struct Metrics {
+  std::vector<Record> records;
+  int64_t skipped = 0;  // lines that are no records
+};
+// A missing file has no records; one that cannot be read is an error.
+Metrics read_metrics(const std::filesystem::path& path);
+
+class MetricsWriter {
+ public:
+  // Continues the file, or begins it; its directory is created where needed. A last line that a dying process left torn
+  // is cut off, and so are the records of steps after `last`.
+  explicit MetricsWriter(const std::filesystem::path& path, int64_t last = INT64_MAX);
+
+  void write(const Record& record) { file_.append(to_json(record) + '\n'); }
+
+  // After a return to step `last`: the file ends, in one go, before the first record of a later step.
+  void cut_after(int64_t last);
+
+  void sync() { file_.sync(); }
+
+ private:
+  AppendFile file_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,86 @@
+#include "observe/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace tandem {
+
+namespace {
+
+// Three figures and a prefix: 1234 is "1.23" and "k".
+std::pair<std::string, std::string_view> scaled(double value) {
+  constexpr std::string_view kPrefixes[] = {"", "k", "M", "G", "T", "P"};
+  size_t prefix = 0;
+  while (std::fabs(value) >= 999.5 && prefix + 1 < std::size(kPrefixes)) {
+    value /= 1000;
+    ++prefix;
+  }
+  const double size = std::fabs(value);
+  const int digits = prefix == 0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+  return {fmt::format("{:.{}f}", value, digits), kPrefixes[prefix]};
+}
+
+}  // namespace
+
+std::string human_duration(double seconds) {
+  if (!(seconds >= 0 && seconds < 1e12)) {
+    return "?";
+  }
+  const auto s = static_cast<int64_t>(std::llround(seconds));
+  if (s < 60) {
+    return fmt::format("{} s", s);
+  }
+  if (s < 3600) {
+    return fmt::format("{} m {:02} s", s / 60, s % 60);
+  }
+  if (s < 86400) {
+    return fmt::format("{} h {:02} m", s / 3600, s / 60 % 60);
+  }
+  return fmt::format("{} d {:02} h", s / 86400, s / 3600 % 24);
+}
+
+std::string human_count(double count) {
+  const auto [number, prefix] = scaled(count);
+  return fmt::format("{}{}", number, prefix);
+}
+
+std::string human_bytes(double bytes) {
+  const auto [number, prefix] = scaled(bytes);
+  return fmt::format("{} {}B", number, prefix);
+}
+
+std::string grouped(int64_t number) {
+  std::string digits = fmt::format("{}", number);
+  const int first = number < 0 ? 1 : 0;
+  for (int place = static_cast<int>(digits.size()) - 3; place > first; place -= 3) {
+    digits.insert(static_cast<size_t>(place), 1, ',');
+  }
+  return digits;
+}
+
+std::string console_line(const Progress& p) {
+  const std::string last = p.last_step > 0 ? fmt::format("/{}", grouped(p.last_step)) : "";
+  return fmt::format("step {}{}  epoch {:.2f}  loss {:.4f}  lr {:.2e}  grad {:.3g}  {} tok/s  {:.{}f} ms/step  ETA {}",
+                     grouped(p.step), last, p.epoch, p.loss, p.learning_rate, p.gradient_norm,
+                     human_count(p.tokens_per_second), p.ms_per_step, p.ms_per_step < 100 ? 1 : 0,
+                     human_duration(p.seconds_left));
+}
+
+std::string progress_bar(double share, int width) {
+  const double part = share >= 0 ? std::min(share, 1.0) : 0;  // NaN: 0
+  const auto full = static_cast<int>(std::floor(part * width));
+  return fmt::format("[{:#<{}}{:-<{}}] {:3} %", "", full, "", width - full, static_cast<int>(std::floor(part * 100)));
+}
+
+std::string status_line(const Progress& p, int columns) {
+  std::string line = console_line(p);
+  if (p.last_step > 0) {
+    line = progress_bar(static_cast<double>(p.step) / static_cast<double>(p.last_step)) + " " + line;
+  }
+  return line.substr(0, static_cast<size_t>(std::max(columns, 0)));
+}
+
+}  // namespace tandem

@@ -1,0 +1,54 @@
+// What a run leaves behind about itself: every record goes to metrics/<rank>.jsonl and, on rank 0, as scalars or texts
+// to TensorBoard, with equal values (TensorBoard's are f32).
+//
+// A number `key` of a record of `kind` has the tag <kind>/<key>, but for these, which are the original system's tags of
+// the same quantity, or a common spelling:
+//   train  learning_rate           learning_rate
+//          gradient_norm           Loss_Optimization/global_gradient_norm
+//          clipped_gradient_norm   Loss_Optimization/global_clipped_gradient_norm
+//          steps_per_second        global_step/sec
+//          epoch                   epoch
+//   valid  bleu, chrf              valid/BLEU, valid/chrF
+// Samples (kind "sample", with a number `index`) become one text each, tag sample/<index>. Records of kind "event" are
+// not for curves and stay out of TensorBoard.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "observe/metrics.h"
+#include "observe/tensorboard.h"
+
+namespace tandem {
+
+class RunLog {
+ public:
+  // `done`: the step of the checkpoint that the run goes on from; records of later steps are cut off. Nothing = from
+  // the beginning: all former records are cut off.
+  RunLog(const std::filesystem::path& metrics, const std::filesystem::path& events, int rank = 0,
+         std::optional<int64_t> done = std::nullopt);
+
+  // Records come in rising order of steps. Never fails: see append_file.h.
+  void write(const Record& record);
+
+  // After a return to the checkpoint of step `done` within the same process.
+  void rewind(int64_t done);
+
+  // For TensorBoard only.
+  void hyperparameters(const Hyperparameters& values);
+  void text(int64_t step, const std::string& tag, const std::string& markdown);
+
+  // Onto the disk, for example after a validation.
+  void sync() { metrics_.sync(); }
+  void finish(bool success);
+
+ private:
+  MetricsWriter metrics_;
+  std::optional<EventWriter> events_;  // rank 0
+};
+
+// TensorBoard's tag for a record's number.
+std::string tag_of(const std::string& kind, const std::string& key);
+
+}  // namespace tandem

@@ -1,0 +1,55 @@
+// TensorBoard event files (docs/formats.md): scalars, texts and hyperparameters that the real TensorBoard reads.
+//
+// Append-only; every record is on its way to the disk when the call returns. After the file is open nothing here
+// fails: what cannot be written is dropped with one warning (append_file.h).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "observe/append_file.h"
+
+namespace tandem {
+
+using Scalars = std::vector<std::pair<std::string, double>>;
+using Hyperparameters = std::vector<std::pair<std::string, std::variant<double, std::string, bool>>>;
+
+class EventWriter {
+ public:
+  // Begins a new file in the directory, which is created where needed. TensorBoard then forgets all points of
+  // `first_step` and later that older files hold.
+  EventWriter(const std::filesystem::path& directory, int64_t first_step);
+
+  void scalars(double time, int64_t step, const Scalars& scalars);
+  void text(double time, int64_t step, const std::string& tag, const std::string& markdown);
+  void hyperparameters(double time, const Hyperparameters& values);
+  void end_session(double time, bool success);
+  // TensorBoard forgets all points of this step and later.
+  void restart(double time, int64_t first_step);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+
+ private:
+  void write(const std::string& event);
+
+  AppendFile file_;
+};
+
+// ---- the bytes, for tests against known vectors
+
+// CRC-32C, and the form in which event files store it.
+uint32_t crc32c(std::string_view data);
+uint32_t masked_crc32c(std::string_view data);
+// Length, its checksum, the event, its checksum.
+std::string frame(std::string_view event);
+// Serialized Event messages.
+std::string version_event(double time);
+std::string scalar_event(double time, int64_t step, const Scalars& scalars);
+std::string text_event(double time, int64_t step, const std::string& tag, const std::string& markdown);
+
+}  // namespace tandem

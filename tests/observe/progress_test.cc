@@ -1,0 +1,87 @@
+#include "observe/progress.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "observe/memory.h"
+
+namespace tandem {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+TEST(Progress, durations) {
+  EXPECT_EQ(human_duration(0), "0 s");
+  EXPECT_EQ(human_duration(59.4), "59 s");
+  EXPECT_EQ(human_duration(59.6), "1 m 00 s");
+  EXPECT_EQ(human_duration(200), "3 m 20 s");
+  EXPECT_EQ(human_duration(11 * 3600 + 125), "11 h 02 m");
+  EXPECT_EQ(human_duration(2 * 86400 + 4 * 3600), "2 d 04 h");
+  EXPECT_EQ(human_duration(-1), "?");
+  EXPECT_EQ(human_duration(kNan), "?");
+  EXPECT_EQ(human_duration(std::numeric_limits<double>::infinity()), "?");
+}
+
+TEST(Progress, counts) {
+  EXPECT_EQ(human_count(0), "0");
+  EXPECT_EQ(human_count(950.4), "950");
+  EXPECT_EQ(human_count(999.7), "1.00k");
+  EXPECT_EQ(human_count(12'345), "12.3k");
+  EXPECT_EQ(human_count(99'960), "100k");
+  EXPECT_EQ(human_count(4'524'868), "4.52M");
+  EXPECT_EQ(human_bytes(730'570'768), "731 MB");
+  EXPECT_EQ(human_bytes(12), "12 B");
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(50'000), "50,000");
+  EXPECT_EQ(grouped(-1'234'567), "-1,234,567");
+  EXPECT_EQ(grouped(-123), "-123");
+}
+
+TEST(Progress, console_line) {
+  Progress progress{.step = 1200,
+                    .last_step = 50000,
+                    .epoch = 0.4321,
+                    .loss = 4.12345,
+                    .learning_rate = 1.4823e-4,
+                    .gradient_norm = 0.8712,
+                    .tokens_per_second = 12345,
+                    .ms_per_step = 812.3,
+                    .seconds_left = 39730};
+  EXPECT_EQ(
+      console_line(progress),
+      "step 1,200/50,000  epoch 0.43  loss 4.1235  lr 1.48e-04  grad 0.871  12.3k tok/s  812 ms/step  ETA 11 h 02 m");
+  progress.last_step = 0;
+  progress.loss = kNan;
+  progress.seconds_left = -1;
+  progress.ms_per_step = 8.25;
+  EXPECT_EQ(console_line(progress),
+            "step 1,200  epoch 0.43  loss nan  lr 1.48e-04  grad 0.871  12.3k tok/s  8.2 ms/step  ETA ?");
+}
+
+TEST(Progress, bar) {
+  EXPECT_EQ(progress_bar(0, 10), "[----------]   0 %");
+  EXPECT_EQ(progress_bar(0.456, 10), "[####------]  45 %");
+  EXPECT_EQ(progress_bar(1, 10), "[##########] 100 %");
+  EXPECT_EQ(progress_bar(1.7, 4), "[####] 100 %");
+  EXPECT_EQ(progress_bar(kNan, 4), "[----]   0 %");
+}
+
+TEST(Progress, status_line_fits_the_terminal) {
+  const Progress progress{.step = 25, .last_step = 100};
+  EXPECT_TRUE(status_line(progress, 200).starts_with("[#####---------------]  25 % step 25/100"));
+  EXPECT_EQ(status_line(progress, 30).size(), 30U);
+  EXPECT_EQ(status_line(progress, 0), "");
+}
+
+TEST(Memory, peak_grows_with_use) {
+  const int64_t before = peak_memory();
+  EXPECT_GT(before, 1'000'000);
+  const std::vector<char> block(64'000'000, 'x');
+  EXPECT_GE(peak_memory(), before + 50'000'000 * (block.back() == 'x' ? 1 : 0));
+}
+
+}  // namespace
+}  // namespace tandem
