@@ -1,0 +1,69 @@
+// Blocks of matrix products. A product is cut into blocks by its shape, each block is computed by one thread in a
+// fixed order, and so the bits do not depend on the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/threads.h"
+#include "tensor/view.h"
+
+namespace tandem {
+
+// A factor of a product. Element (i, j) is data[i * stride + j], or data[j * stride + i] where transposed.
+template <class T>
+struct Factor {
+  const T* data = nullptr;
+  int64_t stride = 0;
+  bool transposed = false;
+};
+
+template <class T>
+struct Target {
+  T* data = nullptr;
+  int64_t stride = 0;
+  bool add = false;  // += instead of =
+};
+
+// c [m, n] = a [m, k] b [k, n], or += , on the calling thread alone. Sums are made in the type of c. With an a that is
+// not transposed, the bits of a row of c do not depend on m nor on the other rows (f32, f64).
+void multiply(const Target<float>& c, const Factor<float>& a, const Factor<float>& b, int64_t m, int64_t n, int64_t k);
+void multiply(const Target<float>& c, const Factor<bf16>& a, const Factor<bf16>& b, int64_t m, int64_t n, int64_t k);
+void multiply(const Target<double>& c, const Factor<double>& a, const Factor<double>& b, int64_t m, int64_t n,
+              int64_t k);
+
+// oneDNN sees one thread while this lives, whether the caller is inside a parallel loop or not.
+class OneThread {
+ public:
+  OneThread();
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int kept_;
+};
+
+// A block of a matrix: rows [row, row + rows), columns [col, col + cols).
+struct Block {
+  int64_t row = 0;
+  int64_t rows = 0;
+  int64_t col = 0;
+  int64_t cols = 0;
+};
+
+// Calls body(block) for all blocks of a [rows, cols] matrix. Blocks that share columns follow one another, so that
+// what belongs to the columns (the weights, as a rule larger than the activations) stays in the cache.
+template <class Body>
+void for_blocks(const Threads& threads, int64_t rows, int64_t cols, int64_t block_rows, int64_t block_cols,
+                const Body& body) {
+  const int64_t down = (rows + block_rows - 1) / block_rows;
+  const int64_t across = (cols + block_cols - 1) / block_cols;
+  threads.parallel_for(down * across, [&](int64_t i) {
+    const int64_t row = i % down * block_rows;
+    const int64_t col = i / down * block_cols;
+    body(Block{row, std::min(block_rows, rows - row), col, std::min(block_cols, cols - col)});
+  });
+}
+
+}  // namespace tandem

@@ -1,0 +1,115 @@
+#include "backend/cpu/activation.h"
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/dropout.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/rows.h"
+
+namespace tandem {
+
+namespace {
+
+// Sizes of the blocks of dx, measured (bench/gemm.cc).
+constexpr int64_t kBlockRows = 256;
+constexpr int64_t kBlockCols = 512;
+// Of a long sum (the vocabulary) this many terms are added for all blocks before the next ones, so that the weights
+// that belong to them stay in the cache.
+constexpr int64_t kMostTerms = 8192;
+
+// dx from the sums dy w, which may lie where dx lies unless dx is added to.
+template <class T>
+struct Finish {
+  using A = Wide<T>;
+
+  const View& dx;
+  const BackwardEpilogue& epilogue;
+  const bool accumulate;
+  DropoutMask mask{epilogue.dropout};
+  // A saved relu output is 0 where dropout struck, so the mask need not be made again.
+  const bool relu = epilogue.activation == Activation::relu;
+  const bool draw = mask.on() && !relu;
+
+  bool plain() const { return epilogue.activation == Activation::none && !mask.on(); }
+
+  void operator()(const A* sums, int64_t stride, const Block& block) const {
+    for (int64_t i = 0; i < block.rows; ++i) {
+      const int64_t row = block.row + i;
+      A* factors = nullptr;
+      if (draw) {
+        factors = scratch<A, struct LinearBackwardFactors>(block.cols);
+        mask.fill(factors, row, block.col, block.cols);
+      }
+      const T* saved = epilogue.activation == Activation::none
+                           ? nullptr
+                           : epilogue.saved.host<T>() + row * epilogue.saved.stride + block.col;
+      finish_row(dx.host<T>() + row * dx.stride + block.col, sums + i * stride, saved, factors, block.cols);
+    }
+  }
+
+  void finish_row(T* to, const A* sums, const T* saved, const A* factors, int64_t cols) const {
+    const A scale = relu ? static_cast<A>(mask.scale()) : A{1};
+    for_vectors<A>(cols, [&](int64_t i, auto part) {
+      Vec<A> value = load(sums + i, part);
+      if (saved != nullptr) {
+        value *= activation_slope<A>(load(saved + i, part), epilogue.activation) * scale;
+      }
+      if (factors != nullptr) {
+        value *= load(factors + i, part);
+      }
+      store(to + i, accumulate ? load(to + i, part) + value : value, part);
+    });
+  }
+};
+
+// Where a block's sums are made: in dx where its type and the epilogue allow it, else aside. Sums that are made in
+// several rounds need a place of their own for every block.
+template <class T>
+class Sums {
+ public:
+  using A = Wide<T>;
+
+  Sums(const View& dx, bool in_place, bool rounds) : dx_(dx), in_place_(in_place) {
+    all_ = !in_place && rounds ? scratch<A, struct LinearBackwardAll>(dx.size()) : nullptr;
+  }
+
+  Target<A> of(const Block& block) const {
+    if constexpr (std::is_same_v<T, A>) {
+      if (in_place_) {
+        return {dx_.host<T>() + block.row * dx_.stride + block.col, dx_.stride};
+      }
+    }
+    if (all_ != nullptr) {
+      return {all_ + block.row * dx_.cols + block.col, dx_.cols};
+    }
+    return {scratch<A, struct LinearBackwardBlock>(block.rows * block.cols), block.cols};
+  }
+
+ private:
+  const View& dx_;
+  bool in_place_;
+  A* all_;
+};
+
+}  // namespace
+
+void CpuBackend::linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
+                                       bool accumulate) {
+  dispatch(dx.dtype, [&]<class T>() {
+    const Finish<T> finish{dx, epilogue, accumulate};
+    const bool in_place = !std::is_same_v<T, bf16> && (finish.plain() || !accumulate);
+    const Sums<T> sums(dx, in_place, dy.cols > kMostTerms);
+    for (int64_t term = 0; term < dy.cols; term += kMostTerms) {
+      const int64_t terms = std::min(kMostTerms, dy.cols - term);
+      for_blocks(threads_, dx.rows, dx.cols, kBlockRows, kBlockCols, [&](const Block& block) {
+        Target<Wide<T>> target = sums.of(block);
+        target.add = term > 0 || (in_place && accumulate);
+        multiply(target, Factor<T>{dy.host<T>() + block.row * dy.stride + term, dy.stride},
+                 Factor<T>{w.host<T>() + term * w.stride + block.col, w.stride}, block.rows, block.cols, terms);
+        if (term + terms == dy.cols && !(in_place && finish.plain())) {
+          finish(target.data, target.stride, block);
+        }
+      });
+    }
+  });
+}
+
+}  // namespace tandem
