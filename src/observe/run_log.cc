@@ -15,6 +15,7 @@ struct Tag {
 };
 
 constexpr Tag kTags[] = {
+    {"train", "loss", "train/loss_smoothed"},
     {"train", "learning_rate", "learning_rate"},
     {"train", "gradient_norm", "Loss_Optimization/global_gradient_norm"},
     {"train", "clipped_gradient_norm", "Loss_Optimization/global_clipped_gradient_norm"},

@@ -2,8 +2,9 @@
 // to TensorBoard, with equal values (TensorBoard's are f32).
 //
 // A number `key` of a record of `kind` has the tag <kind>/<key>, but for these, which are the original system's tags of
-// the same quantity, or a common spelling:
-//   train  learning_rate           learning_rate
+// the same quantity, or say more clearly what it is:
+//   train  loss                    train/loss_smoothed
+//          learning_rate           learning_rate
 //          gradient_norm           Loss_Optimization/global_gradient_norm
 //          clipped_gradient_norm   Loss_Optimization/global_clipped_gradient_norm
 //          steps_per_second        global_step/sec

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "core/error.h"
-#include "observe/temporary.h"
+#include "temporary_directory.h"
 
 namespace tandem {
 namespace {
@@ -94,7 +94,7 @@ TEST(Metrics, lines_that_are_no_records) {
 }
 
 TEST(Metrics, a_record_is_in_the_file_at_once) {
-  const TemporaryDirectory directory;
+  const testing::TemporaryDirectory directory;
   const auto path = directory.path() / "metrics" / "0.jsonl";
   MetricsWriter writer(path);
   for (int64_t step = 1; step <= 3; ++step) {
@@ -109,7 +109,7 @@ TEST(Metrics, a_record_is_in_the_file_at_once) {
 }
 
 TEST(Metrics, reader_skips_garbage) {
-  const TemporaryDirectory directory;
+  const testing::TemporaryDirectory directory;
   const auto path = directory.path() / "0.jsonl";
   append(path,
          to_json(train(1)) + "\n" + std::string(50, '\0') + "\ngarbage\n" + to_json(train(2)) + "\n{\"kind\":\"tr");
@@ -121,7 +121,7 @@ TEST(Metrics, reader_skips_garbage) {
 }
 
 TEST(Metrics, resume_cuts_later_steps_and_a_torn_line) {
-  const TemporaryDirectory directory;
+  const testing::TemporaryDirectory directory;
   const auto path = directory.path() / "0.jsonl";
   {
     MetricsWriter writer(path);
@@ -140,7 +140,7 @@ TEST(Metrics, resume_cuts_later_steps_and_a_torn_line) {
 }
 
 TEST(Metrics, opening_cuts_only_a_torn_line) {
-  const TemporaryDirectory directory;
+  const testing::TemporaryDirectory directory;
   const auto path = directory.path() / "0.jsonl";
   const std::string whole = to_json(train(1)) + "\nodd line\n" + to_json(train(2)) + "\n";
   append(path, whole + to_json(train(3)));  // complete but for its end: not known to be whole
@@ -149,7 +149,7 @@ TEST(Metrics, opening_cuts_only_a_torn_line) {
 }
 
 TEST(Metrics, starting_over_cuts_everything) {
-  const TemporaryDirectory directory;
+  const testing::TemporaryDirectory directory;
   const auto path = directory.path() / "0.jsonl";
   MetricsWriter writer(path);
   writer.write(train(0));
@@ -171,7 +171,7 @@ TEST(Metrics, says_where_it_cannot_write) {
 
 // On a full disk the file keeps whole records only, one warning is given, and writing works again once there is room.
 TEST(Metrics, full_disk) {
-  const TemporaryDirectory directory;
+  const testing::TemporaryDirectory directory;
   if (mount("tmpfs", directory.path().c_str(), "tmpfs", 0, "size=64k") != 0) {
     GTEST_SKIP() << "mounting a small tmpfs is not allowed here";
   }

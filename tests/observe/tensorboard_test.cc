@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "core/error.h"
-#include "observe/temporary.h"
+#include "temporary_directory.h"
 
 namespace tandem {
 namespace {
@@ -49,7 +49,7 @@ TEST(TensorBoard, text_vector) {
 }
 
 TEST(TensorBoard, names_begin_with_the_time_and_sort_in_the_order_of_writing) {
-  const TemporaryDirectory directory;
+  const testing::TemporaryDirectory directory;
   std::vector<std::string> names;
   for (int i = 0; i < 3; ++i) {
     const EventWriter writer(directory.path() / "events", 0);
@@ -63,7 +63,7 @@ TEST(TensorBoard, names_begin_with_the_time_and_sort_in_the_order_of_writing) {
 }
 
 TEST(TensorBoard, file_begins_with_its_version_and_holds_what_was_written) {
-  const TemporaryDirectory directory;
+  const testing::TemporaryDirectory directory;
   EventWriter writer(directory.path(), 5);
   const size_t before = read_all(writer.path()).size();
   writer.scalars(2.0, 7, {{"loss", 1.5}});
