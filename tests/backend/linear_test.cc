@@ -1,0 +1,327 @@
+#include <omp.h>
+
+#include <cmath>
+
+#include "backend/backend.h"
+#include "matrix.h"
+
+namespace tandem {
+namespace {
+
+using testing::all_close;
+using testing::append;
+using testing::MasterOf;
+using testing::Matrix;
+using testing::Results;
+
+const StepState kState{.seed = 5, .step = 3, .first_source = 17, .first_target = 40};
+constexpr uint32_t kPlace = 9;
+constexpr int64_t kMargin = 3;  // columns of a wider matrix left and right of a strided view
+
+struct Case {
+  int64_t rows, in, out;
+  bool bias = false;
+  Activation activation = Activation::none;
+  float rate = 0;
+  bool strided = false;
+  bool accumulate = false;
+  bool pre = false;  // also where the activation does not need it
+};
+
+// x -> y -> the gradients of x, w and bias for a given dy. `dx_epilogue` is that of the layer before, which is taken
+// to have had the same activation and dropout.
+template <class T>
+struct Linear {
+  using M = MasterOf<T>;
+  Case c;
+  int64_t margin;
+  Matrix<T> x, w, bias, y, pre, dy, dx, saved;
+  Matrix<M> dw, dbias;
+
+  explicit Linear(const Case& options)
+      : c(options),
+        margin(options.strided ? kMargin : 0),
+        x(Matrix<T>::random(c.rows, c.in + 2 * margin, 1)),
+        w(Matrix<T>::random(c.out, c.in, 2)),
+        bias(Matrix<T>::random(1, c.out, 3)),
+        y(Matrix<T>::random(c.rows, c.out + 2 * margin, 4)),
+        pre(c.rows, c.out + 2 * margin),
+        dy(Matrix<T>::random(c.rows, c.out + 2 * margin, 5)),
+        dx(Matrix<T>::random(c.rows, c.in + 2 * margin, 6)),
+        saved(Matrix<T>::random(c.rows, c.in + 2 * margin, 7, 2)),
+        dw(Matrix<M>::random(c.out, c.in, 8)),
+        dbias(Matrix<M>::random(1, c.out, 9)) {
+    if (c.activation == Activation::relu) {  // an output of relu and dropout
+      for (T& value : saved.data) {
+        value = static_cast<float>(value) > 0 ? value : T();
+      }
+    }
+  }
+
+  View inner(Matrix<T>& matrix) { return matrix.view().slice_cols(margin, matrix.cols - 2 * margin); }
+  Dropout dropout() const { return {c.rate, kPlace, Side::target, &kState}; }
+  bool with_pre() const { return c.pre || c.activation == Activation::gelu || c.activation == Activation::swish; }
+
+  void forward(Backend& backend) {
+    backend.linear(inner(y), inner(x), w.view(),
+                   {c.bias ? bias.view() : View{}, c.activation, with_pre() ? inner(pre) : View{}, dropout()});
+  }
+  void backward(Backend& backend) {
+    backend.linear_backward_input(inner(dx), inner(dy), w.view(),
+                                  {c.activation, c.activation == Activation::none ? View{} : inner(saved), dropout()},
+                                  c.accumulate);
+    backend.linear_backward_weight(dw.view(), c.bias ? dbias.view() : View{}, inner(dy), inner(x));
+  }
+
+  Results results() {
+    Results all;
+    append(all, y.data);
+    if (with_pre()) {
+      append(all, pre.data);
+    }
+    append(all, dx.data);
+    append(all, dw.data);
+    append(all, dbias.data);
+    return all;
+  }
+};
+
+template <class T>
+Results run(Backend& backend, const Case& options) {
+  Linear<T> linear(options);
+  linear.forward(backend);
+  linear.backward(backend);
+  return linear.results();
+}
+
+double activate(double x, Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return std::fmax(x, 0.0);
+    case Activation::gelu:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::swish:
+      return x / (1 + std::exp(-x));
+  }
+  return x;
+}
+
+double slope(double x, Activation activation) {
+  if (activation == Activation::relu) {
+    return x > 0 ? 1 : 0;
+  }
+  return (activate(x + 1e-5, activation) - activate(x - 1e-5, activation)) / 2e-5;
+}
+
+uint32_t threshold(const Case& c) { return static_cast<uint32_t>(std::lround(static_cast<double>(c.rate) * 65536)); }
+
+double kept_scale(const Case& c) { return 1 / (1 - threshold(c) / 65536.0); }
+
+double mask(const Case& c, int64_t row, int64_t col) {
+  const Philox random = philox(kState.seed, static_cast<uint32_t>(col / 8),
+                               kState.first_target + static_cast<uint32_t>(row), kPlace, kState.step);
+  const uint32_t word = random[static_cast<size_t>(col % 8 / 2)];
+  const uint32_t lane = col % 2 == 0 ? word & 0xFFFF : word >> 16;
+  return lane >= threshold(c) ? kept_scale(c) : 0;
+}
+
+// The same by plain loops in double.
+Results expected(const Case& c) {
+  Linear<double> l(c);
+  const int64_t shift = l.margin;
+  for (int64_t r = 0; r < c.rows; ++r) {
+    for (int64_t o = 0; o < c.out; ++o) {
+      double sum = c.bias ? l.bias.data[static_cast<size_t>(o)] : 0;
+      for (int64_t i = 0; i < c.in; ++i) {
+        sum += l.x.row(r)[shift + i] * l.w.row(o)[i];
+        l.dw.row(o)[i] += l.dy.row(r)[shift + o] * l.x.row(r)[shift + i];
+      }
+      l.dbias.row(0)[o] += c.bias ? l.dy.row(r)[shift + o] : 0;
+      if (l.with_pre()) {
+        l.pre.row(r)[shift + o] = sum;
+      }
+      l.y.row(r)[shift + o] = activate(sum, c.activation) * mask(c, r, o);
+    }
+    for (int64_t i = 0; i < c.in; ++i) {
+      double sum = 0;
+      for (int64_t o = 0; o < c.out; ++o) {
+        sum += l.dy.row(r)[shift + o] * l.w.row(o)[i];
+      }
+      // What relu saved is 0 where it was dropped.
+      const double kept = c.activation == Activation::relu ? kept_scale(c) : mask(c, r, i);
+      const double d = sum * slope(l.saved.row(r)[shift + i], c.activation) * kept;
+      l.dx.row(r)[shift + i] = (c.accumulate ? l.dx.row(r)[shift + i] : 0) + d;
+    }
+  }
+  return l.results();
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  constexpr Activation kAll[] = {Activation::none, Activation::relu, Activation::gelu, Activation::swish};
+  for (const Activation activation : kAll) {
+    for (const int bits : {0, 1, 2, 3, 4, 8, 15, 16, 31}) {
+      all.push_back({.rows = 33,
+                     .in = 37,
+                     .out = 29,
+                     .bias = (bits & 1) != 0,
+                     .activation = activation,
+                     .rate = (bits & 2) != 0 ? 0.3F : 0,
+                     .strided = (bits & 4) != 0,
+                     .accumulate = (bits & 8) != 0,
+                     .pre = (bits & 16) != 0});
+    }
+  }
+  for (const int64_t rows : {0, 1, 15, 31, 300}) {
+    for (const auto& [in, out] : {std::pair<int64_t, int64_t>{1, 1}, {64, 128}, {130, 7}, {5, 515}}) {
+      all.push_back({.rows = rows, .in = in, .out = out});
+      all.push_back({rows, in, out, true, Activation::relu, 0.1F, true, false, false});
+    }
+  }
+  all.push_back({.rows = 1100, .in = 40, .out = 24, .bias = true});               // several segments of tokens
+  all.push_back({.rows = 3, .in = 8, .out = 8200});                               // a long sum, two rounds
+  all.push_back({3, 8, 8200, true, Activation::gelu, 0.1F, false, true, false});  //
+  return all;
+}
+
+std::string describe(const Case& c) {
+  return fmt::format("rows {} in {} out {} bias {} activation {} rate {} strided {} accumulate {} pre {}", c.rows, c.in,
+                     c.out, c.bias, static_cast<int>(c.activation), c.rate, c.strided, c.accumulate, c.pre);
+}
+
+TEST(Linear, ValuesF32) {
+  const auto backend = make_cpu_backend(2);
+  for (const Case& c : cases()) {
+    EXPECT_TRUE(all_close(run<float>(*backend, c), expected(c), 3e-5, 1e-5)) << describe(c);
+  }
+}
+
+TEST(Linear, ValuesF64) {
+  const auto backend = make_cpu_backend(2);
+  for (const Case& c : cases()) {
+    EXPECT_TRUE(all_close(run<double>(*backend, c), expected(c), 1e-6, 1e-6)) << describe(c);
+  }
+}
+
+// Sums are made in f32, so results are one rounding away; dw is not rounded at all.
+TEST(Linear, ValuesBf16) {
+  const auto backend = make_cpu_backend(2);
+  for (const Case& c : cases()) {
+    EXPECT_TRUE(all_close(run<bf16>(*backend, c), expected(c), 1e-4, 0.5 / 128)) << describe(c);
+    Linear<bf16> linear(c);
+    linear.backward(*backend);
+    Results dw, reference = expected(c);
+    append(dw, linear.dw.data);
+    append(dw, linear.dbias.data);
+    reference.erase(reference.begin(), reference.end() - static_cast<ptrdiff_t>(dw.size()));
+    EXPECT_TRUE(all_close(dw, reference, 3e-5, 1e-5)) << describe(c);
+  }
+}
+
+// loss = sum(y * dy) where y = linear(h) and h = dropout(activation(u)) is the output of the layer before.
+TEST(Linear, GradientsAreCentralDifferences) {
+  const auto backend = make_cpu_backend(1);
+  for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu, Activation::swish}) {
+    for (const int bits : {0, 1, 2, 3}) {
+      constexpr int64_t kRows = 5, kIn = 6, kHidden = 11, kOut = 4;
+      const Dropout dropout{(bits & 1) != 0 ? 0.4F : 0, kPlace, Side::source, &kState};
+      auto x = Matrix<double>::random(kRows, kIn, 1), w1 = Matrix<double>::random(kHidden, kIn, 2),
+           b1 = Matrix<double>::random(1, kHidden, 3), w2 = Matrix<double>::random(kOut, kHidden, 4),
+           b2 = Matrix<double>::random(1, kOut, 5), dy = Matrix<double>::random(kRows, kOut, 6);
+      Matrix<double> h(kRows, kHidden), pre(kRows, kHidden), y(kRows, kOut), dx(kRows, kIn), dpre(kRows, kHidden),
+          dw1(kHidden, kIn), db1(1, kHidden), dw2(kOut, kHidden), db2(1, kOut);
+      const bool bias = (bits & 2) != 0;
+      const auto optional = [bias](Matrix<double>& m) { return bias ? m.view() : View{}; };
+      const auto loss = [&] {
+        backend->linear(h.view(), x.view(), w1.view(), {optional(b1), activation, pre.view(), dropout});
+        backend->linear(y.view(), h.view(), w2.view(), {optional(b2), Activation::none, {}, {}});
+        return testing::dot(y.span(), dy.span());
+      };
+      loss();
+      const View saved = activation == Activation::relu ? h.view() : pre.view();
+      backend->linear_backward_weight(dw2.view(), optional(db2), dy.view(), h.view());
+      backend->linear_backward_input(dpre.view(), dy.view(), w2.view(), {activation, saved, dropout}, false);
+      backend->linear_backward_weight(dw1.view(), optional(db1), dpre.view(), x.view());
+      backend->linear_backward_input(dx.view(), dpre.view(), w1.view(), {}, false);
+      const auto check = [&](Matrix<double>& gradient, Matrix<double>& parameter, const char* name) {
+        std::vector<double> numeric(parameter.data.size());
+        testing::numeric_gradient(std::span(numeric), parameter.span(), loss);
+        EXPECT_TRUE(testing::close(gradient.span(), std::span(numeric), 1e-8, 1e-6))
+            << name << ", activation " << static_cast<int>(activation) << ", options " << bits;
+      };
+      check(dx, x, "x");
+      check(dw1, w1, "w1");
+      check(dw2, w2, "w2");
+      if (bias) {
+        check(db1, b1, "b1");
+        check(db2, b2, "b2");
+      }
+    }
+  }
+}
+
+const Case kThreadCases[] = {{700, 130, 1200, true, Activation::gelu, 0.1F, true, true, false},
+                             {1337, 256, 192, true, Activation::relu, 0.1F, false, false, false},
+                             {40, 1030, 520, false, Activation::none, 0, false, false, false},
+                             {2100, 64, 48, true, Activation::none, 0, false, true, false}};
+
+TEST(Linear, SameBitsAtAnyThreadCount) {
+  for (const Case& c : kThreadCases) {
+    testing::expect_same_bits_at_any_thread_count([&](Backend& backend) { return run<float>(backend, c); });
+    testing::expect_same_bits_at_any_thread_count([&](Backend& backend) { return run<bf16>(backend, c); });
+  }
+}
+
+// One call at a time may own oneDNN's own threads or none: the caller's OpenMP settings neither matter nor change.
+TEST(Linear, SameBitsWhateverOpenMpIsSetTo) {
+  const int kept = omp_get_max_threads();
+  for (const Case& c : kThreadCases) {
+    const auto backend = make_cpu_backend(1);
+    omp_set_num_threads(1);
+    const Results narrow = run<float>(*backend, c), narrow16 = run<bf16>(*backend, c);
+    omp_set_num_threads(7);
+    EXPECT_EQ(run<float>(*backend, c), narrow);
+    EXPECT_EQ(run<bf16>(*backend, c), narrow16);
+    EXPECT_EQ(omp_get_max_threads(), 7);
+  }
+  omp_set_num_threads(kept);
+}
+
+TEST(Linear, RowsDoNotDependOnOtherRows) {
+  const auto backend = make_cpu_backend(2);
+  constexpr int64_t kRows = 300;
+  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{512, 512},
+                                {2048, 512},
+                                {512, 2048},
+                                {128, 8000},
+                                {1024, 256},
+                                {256, 100},
+                                {65, 37},
+                                {128, 128}}) {
+    Linear<float> all({kRows, in, out, true, Activation::swish, 0, false, false, false});
+    all.forward(*backend);
+    for (const int64_t count : {1, 2, 3, 7, 15, 16, 17, 64, 65, 129, 299}) {
+      for (const int64_t begin : {int64_t{0}, int64_t{1}, kRows - count}) {
+        Matrix<float> y(count, out), pre(count, out);
+        backend->linear(y.view(), all.x.view().slice_rows(begin, count), all.w.view(),
+                        {all.bias.view(), Activation::swish, pre.view(), {}});
+        EXPECT_EQ(std::memcmp(y.data.data(), all.y.row(begin), y.data.size() * sizeof(float)), 0)
+            << count << " rows from " << begin << " of [" << in << " -> " << out << "]";
+      }
+    }
+  }
+}
+
+// More shapes than a cache of compiled products holds.
+TEST(Linear, ManyShapesInBf16) {
+  const auto backend = make_cpu_backend(1);
+  for (int64_t out = 1; out <= 300; ++out) {
+    const Case c{.rows = 2, .in = 3, .out = out};
+    ASSERT_TRUE(all_close(run<bf16>(*backend, c), expected(c), 1e-4, 0.5 / 128)) << out;
+  }
+}
+
+}  // namespace
+}  // namespace tandem
