@@ -31,10 +31,12 @@ class Subwords {
   int32_t size() const;  // vocabulary
   // Appends the pieces of one line; exactly SentencePiece's.
   void encode(std::string_view line, std::vector<int32_t>& ids) const;
-  // Text of the pieces; special ids are left out.
+  // Text of the pieces; pad, eos and bos are left out, unk shows as a double question mark (U+2047).
   std::string decode(std::span<const int32_t> ids) const;
   std::string piece(int32_t id) const;
   const std::string& bytes() const;  // the model file's content, for checkpoints
+  // Whether lines are encoded word by word through a cache, which is proven to give the same pieces for this model.
+  bool by_words() const;
 
  private:
   struct State;

@@ -1,0 +1,209 @@
+#include "text/subwords_model.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "core/error.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, stands for a space inside pieces
+
+// Protocol-buffer fields, one after the other. Damaged bytes throw.
+class Fields {
+ public:
+  Fields(std::string_view bytes, const std::string& name) : bytes_(bytes), name_(name) {}
+
+  // The next field: a number, or bytes. False at the end.
+  bool next(uint64_t& field, uint64_t& number, std::string_view& content) {
+    if (bytes_.empty()) {
+      return false;
+    }
+    const uint64_t tag = varint();
+    field = tag >> 3;
+    number = 0;
+    content = {};
+    switch (tag & 7) {
+      case 0:
+        number = varint();
+        break;
+      case 1:
+        content = take(8);
+        break;
+      case 2:
+        content = take(varint());
+        break;
+      case 5:
+        content = take(4);
+        break;
+      default:
+        damaged();
+    }
+    return true;
+  }
+
+ private:
+  [[noreturn]] void damaged() const { fail("{} is not a SentencePiece model, or it is damaged", name_); }
+
+  std::string_view take(uint64_t size) {
+    if (size > bytes_.size()) {
+      damaged();
+    }
+    const std::string_view part = bytes_.substr(0, size);
+    bytes_.remove_prefix(size);
+    return part;
+  }
+
+  uint64_t varint() {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      const auto byte = static_cast<unsigned char>(take(1)[0]);
+      value |= static_cast<uint64_t>(byte & 127) << shift;
+      if (byte < 128) {
+        return value;
+      }
+    }
+    damaged();
+  }
+
+  std::string_view bytes_;
+  const std::string& name_;
+};
+
+// The normaliser's rules: a trie (Darts-clone double array) from character sequences to offsets in a text of
+// zero-terminated replacements. Stored as: bytes of the trie (32 bits), trie, text.
+class Rules {
+ public:
+  Rules(std::string_view blob, const std::string& name) : name_(name) {
+    uint32_t trie_bytes = 0;
+    check(blob.size() >= sizeof trie_bytes);
+    std::memcpy(&trie_bytes, blob.data(), sizeof trie_bytes);
+    blob.remove_prefix(sizeof trie_bytes);
+    // Blocks of 256 units: then a unit's 256 possible children are in the table together or not at all.
+    check(trie_bytes > 0 && trie_bytes % (256 * sizeof(uint32_t)) == 0 && trie_bytes < blob.size());
+    units_.resize(trie_bytes / sizeof(uint32_t));
+    std::memcpy(units_.data(), blob.data(), trie_bytes);
+    text_ = blob.substr(trie_bytes);
+    check(text_.back() == '\0');
+    below_.assign(units_.size(), -1);
+    check(values_below(0, 0) <= kMaxMatches);
+  }
+
+  bool source_has_space() const { return source_has_space_; }
+  bool replacement_has_space_mark() const { return text_.find(kSpaceMark) != std::string_view::npos; }
+
+ private:
+  static constexpr int kMaxMatches = 32;  // SentencePiece's room for the matches of one lookup
+  static constexpr int kMaxDepth = 256;   // bytes of a rule; also ends a cycle
+
+  void check(bool good) const { require(good, "{} is damaged: its normalisation table is inconsistent", name_); }
+
+  // Most values on one path from this unit down. Every unit is visited once (suffixes are shared).
+  int values_below(uint32_t position, int depth) {
+    if (below_[position] >= 0) {
+      return below_[position];
+    }
+    check(depth < kMaxDepth);
+    const uint32_t unit = units_[position];
+    const uint32_t base = position ^ ((unit >> 10) << ((unit & (1U << 9)) >> 6));
+    check((base | 255) < units_.size());
+    const bool has_value = (unit >> 8 & 1) == 1;
+    check(!has_value || (units_[base] & 0x7FFFFFFF) < text_.size());
+    int most = 0;
+    for (uint32_t byte = 1; byte < 256; ++byte) {
+      if ((units_[base ^ byte] & 0x800000FF) == byte) {
+        source_has_space_ |= byte == ' ';
+        most = std::max(most, values_below(base ^ byte, depth + 1));
+      }
+    }
+    return below_[position] = most + (has_value ? 1 : 0);
+  }
+
+  const std::string& name_;
+  std::vector<uint32_t> units_;
+  std::vector<int> below_;
+  std::string_view text_;
+  bool source_has_space_ = false;
+};
+
+// Why pieces may reach over a space, or empty.
+std::string examine_pieces(std::string_view model, const std::string& name) {
+  constexpr uint64_t kUnused = 5;
+  bool has_mark = false;
+  Fields fields(model, name);
+  uint64_t field = 0, number = 0;
+  std::string_view content;
+  while (fields.next(field, number, content)) {
+    if (field != 1) {
+      continue;
+    }
+    Fields piece(content, name);
+    while (piece.next(field, number, content)) {
+      if (field == 3 && number == kUnused) {
+        return "it has unused pieces";
+      }
+      if (field == 1) {
+        has_mark |= content == kSpaceMark;
+        if (content.find(kSpaceMark, 1) != std::string_view::npos || content.find(' ') != std::string_view::npos) {
+          return fmt::format("the piece '{}' reaches over a space", content);
+        }
+      }
+    }
+  }
+  return has_mark ? "" : "the mark of a space is not a piece";
+}
+
+std::string examine_trainer(std::string_view spec, const std::string& name) {
+  constexpr uint64_t kBpe = 2;
+  uint64_t type = 1, suffix = 0, field = 0, number = 0;
+  std::string_view content;
+  for (Fields fields(spec, name); fields.next(field, number, content);) {
+    type = field == 3 ? number : type;
+    suffix = field == 24 ? number : suffix;
+  }
+  return type != kBpe ? "it is not a BPE model" : suffix != 0 ? "its pieces end with the mark of a space" : "";
+}
+
+std::string examine_normalizer(std::string_view spec, const std::string& name) {
+  uint64_t prefix = 1, remove_extra = 1, escape = 1, field = 0, number = 0;
+  std::string_view content, rules;
+  for (Fields fields(spec, name); fields.next(field, number, content);) {
+    rules = field == 2 ? content : rules;
+    prefix = field == 3 ? number : prefix;
+    remove_extra = field == 4 ? number : remove_extra;
+    escape = field == 5 ? number : escape;
+  }
+  if (!rules.empty()) {
+    const Rules checked(rules, name);
+    if (checked.source_has_space() || checked.replacement_has_space_mark()) {
+      return "its normalisation rules reach over a space";
+    }
+  }
+  return prefix == 0 || remove_extra == 0 || escape == 0 ? "it keeps spaces as they are" : "";
+}
+
+}  // namespace
+
+ModelTraits examine_model(std::string_view bytes, const std::string& name) {
+  require(!bytes.empty(), "{} is empty, not a SentencePiece model", name);
+  std::string trainer = examine_trainer("", name), normalizer;
+  uint64_t field = 0, number = 0;
+  std::string_view content;
+  for (Fields fields(bytes, name); fields.next(field, number, content);) {
+    if (field == 2) {
+      trainer = examine_trainer(content, name);
+    } else if (field == 3) {
+      normalizer = examine_normalizer(content, name);
+    } else if (field == 5) {
+      examine_normalizer(content, name);  // of decoding: only its safety matters
+    }
+  }
+  const std::string pieces = examine_pieces(bytes, name);
+  return {!trainer.empty() ? trainer : !normalizer.empty() ? normalizer : pieces};
+}
+
+}  // namespace tandem

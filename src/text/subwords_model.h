@@ -1,0 +1,19 @@
+// Looks inside a SentencePiece model file, before it is used.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+struct ModelTraits {
+  // Empty when splitting a line at its spaces (U+0020) and encoding each word alone gives the pieces of the whole line;
+  // else the reason why that is not certain. docs/formats.md has the argument.
+  std::string words_depend;
+};
+
+// Reads the settings and checks the normaliser's table so that no lookup can leave it; throws Error for a file that is
+// not a model or is damaged. `name` is for the message.
+ModelTraits examine_model(std::string_view bytes, const std::string& name);
+
+}  // namespace tandem

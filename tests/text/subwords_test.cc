@@ -1,0 +1,337 @@
+#include "text/subwords.h"
+
+#include <gtest/gtest.h>
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/philox.h"
+#include "text/subwords_model.h"
+
+namespace tandem {
+namespace {
+
+const std::string kData = TANDEM_SOURCE_DIR "/../shared/data/";
+
+// Lines of an .xz file, through the xz program; empty when either is missing.
+std::vector<std::string> xz_lines(const std::string& path, size_t most) {
+  std::vector<std::string> lines;
+  if (!std::filesystem::exists(path)) {
+    return lines;
+  }
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(("xz -dc '" + path + "' 2>/dev/null").c_str(), "r"), pclose);
+  std::string line;
+  for (int c = std::fgetc(pipe.get()); c != EOF && lines.size() < most; c = std::fgetc(pipe.get())) {
+    if (c == '\n') {
+      lines.push_back(std::move(line));
+      line.clear();
+    } else {
+      line += static_cast<char>(c);
+    }
+  }
+  return lines;
+}
+
+// Trains a small model on made-up words; `options` are SentencePiece's.
+std::string small_model(std::unordered_map<std::string, std::string> options) {
+  struct Words : sentencepiece::SentenceIterator {
+    Words() { Next(); }
+    bool done() const override { return count > 400; }
+    void Next() override {
+      text.clear();
+      for (int word = 0; word < 8; ++word) {
+        for (uint64_t part = 0; part < 1 + random.below(4); ++part) {
+          static constexpr const char* kParts[] = {"ha", "us",       "er", "ung", "the",
+                                                   "in", "\xC3\xBC", "1",  ",",   "\xE6\x97\xA5"};
+          text += kParts[random.below(std::size(kParts))];
+        }
+        text += ' ';
+      }
+      ++count;
+    }
+    const std::string& value() const override { return text; }
+    sentencepiece::util::Status status() const override { return {}; }
+    PhiloxStream random{1, 2};
+    std::string text;
+    int count = 0;
+  } words;
+  std::unordered_map<std::string, std::string> all = {
+      {"vocab_size", "200"}, {"model_type", "bpe"}, {"character_coverage", "1.0"},
+      {"minloglevel", "2"},  {"pad_id", "0"},       {"eos_id", "1"},
+      {"bos_id", "2"},       {"unk_id", "3"},       {"hard_vocab_limit", "false"}};
+  for (auto& [key, value] : options) {
+    all[key] = value;
+  }
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(all, &words, &model);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return model;
+}
+
+// Subwords::encode() == SentencePiece on every line; returns the number of lines.
+size_t expect_same(const std::string& model, const std::vector<std::string>& lines) {
+  sentencepiece::SentencePieceProcessor truth;
+  EXPECT_TRUE(truth.LoadFromSerializedProto(model).ok());
+  const Subwords subwords = Subwords::from_bytes(model, "model");
+  size_t wrong = 0;
+  for (const std::string& line : lines) {
+    std::vector<int32_t> ids;
+    subwords.encode(line, ids);
+    const std::vector<int> expected = truth.EncodeAsIds(line);
+    if (!std::equal(ids.begin(), ids.end(), expected.begin(), expected.end()) && ++wrong <= 5) {
+      ADD_FAILURE() << "'" << line << "' gives " << ids.size() << " pieces instead of " << expected.size();
+    }
+  }
+  EXPECT_EQ(wrong, 0U);
+  return lines.size();
+}
+
+// Lines of ordinary and nasty parts: spaces of every kind, combining marks, ligatures, controls, invalid bytes.
+std::vector<std::string> nasty_lines(size_t count, uint32_t seed) {
+  static const std::string kParts[] = {"haus",
+                                       "the",
+                                       "er",
+                                       "in",
+                                       "1",
+                                       ",",
+                                       " ",
+                                       " ",
+                                       " ",
+                                       "  ",
+                                       "\t",
+                                       "\r",
+                                       "\n",
+                                       "\x01",
+                                       "\x7F",
+                                       std::string(1, '\0'),
+                                       "\xC2\xA0",
+                                       "\xE3\x80\x80",
+                                       "\xE2\x80\x8B",
+                                       "\xE2\x80\x8D",
+                                       "\xEF\xBB\xBF",
+                                       "\xE2\x80\xA8",
+                                       "\xCC\x88",
+                                       "\xCD\x84",
+                                       "\xCC\x81",
+                                       "\xC2\xA8",
+                                       "\xCE\x85",
+                                       "\xC2\xB4",
+                                       "\xEF\xB7\xBA",
+                                       "\xEF\xAC\x81",
+                                       "\xEF\xBC\xA1",
+                                       "\xC3\xBC",
+                                       "u\xCC\x88",
+                                       "\xF0\x9F\xA4\xB7",
+                                       "\xF0\x9F\x87\xA9\xF0\x9F\x87\xAA",
+                                       "\xE2\x96\x81",
+                                       "\xE2\x96\x81\xE2\x96\x81",
+                                       "\xE2\x96\x85",
+                                       "\xED\xA0\x80",
+                                       "\xFF",
+                                       "\xE2\x96",
+                                       "\xF0\x9F",
+                                       "<s>",
+                                       "</s>",
+                                       "<unk>",
+                                       "<pad>",
+                                       "\xE1\x84\x80",
+                                       "\xE1\x85\xA1",
+                                       "\xE1\x86\xA8",
+                                       "\xE0\xB8\xB3",
+                                       "\xEF\xBF\xBD"};
+  PhiloxStream random(99, 3, seed);
+  std::vector<std::string> lines = {
+      "", " ", "   ", "\t", "\xC2\xA0", "\xE2\x96\x81", "a\xE2\x96\x81", "a\xE2\x96\x81 b", "\xE2\x80\x8B"};
+  while (lines.size() < count) {
+    std::string line;
+    for (uint64_t left = 1 + random.below(16); left > 0; --left) {
+      if (random.below(8) == 0) {  // any character of the first 0x30000
+        const auto code = static_cast<uint32_t>(random.below(0x30000));
+        line += static_cast<char>(0xF0 | code >> 18);
+        line += static_cast<char>(0x80 | (code >> 12 & 63));
+        line += static_cast<char>(0x80 | (code >> 6 & 63));
+        line += static_cast<char>(0x80 | (code & 63));
+      } else {
+        line += kParts[random.below(std::size(kParts))];
+      }
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+TEST(Subwords, SameAsSentencePieceForEveryKindOfModel) {
+  struct Case {
+    std::unordered_map<std::string, std::string> options;
+    bool by_words;
+  };
+  const Case cases[] = {
+      {{}, true},
+      {{{"normalization_rule_name", "identity"}}, true},
+      {{{"normalization_rule_name", "nfkc_cf"}}, true},
+      {{{"byte_fallback", "true"}, {"vocab_size", "400"}}, true},
+      {{{"user_defined_symbols", "haus,xyz"}}, true},
+      {{{"model_type", "unigram"}}, false},
+      {{{"model_type", "char"}}, false},
+      {{{"add_dummy_prefix", "false"}}, false},
+      {{{"remove_extra_whitespaces", "false"}}, false},
+      {{{"split_by_whitespace", "false"}}, false},
+      {{{"treat_whitespace_as_suffix", "true"}}, false},
+      {{{"user_defined_symbols", "us\xE2\x96\x81in"}}, false},
+      {{{"allow_whitespace_only_pieces", "true"}, {"user_defined_symbols", "\xE2\x96\x81\xE2\x96\x81"}}, false},
+  };
+  for (const Case& one : cases) {
+    std::string name;
+    for (const auto& [key, value] : one.options) {
+      name += key + "=" + value + " ";
+    }
+    SCOPED_TRACE(name);
+    const std::string model = small_model(one.options);
+    EXPECT_EQ(Subwords::from_bytes(model, name).by_words(), one.by_words) << examine_model(model, name).words_depend;
+    EXPECT_EQ(expect_same(model, nasty_lines(2000, 1)), 2000U);
+  }
+}
+
+TEST(Subwords, OriginalTokenizerGivesTheOriginalPieces) {
+  const std::string folder = kData + "original-tokenizer/";
+  const auto lines = xz_lines(folder + "wmt14-en-de.src.BPE_common.32K.tok.xz", 100000);
+  if (lines.empty()) {
+    GTEST_SKIP() << "no data in " << folder << ": the original tokenizer is not compared";
+  }
+  const Subwords subwords = Subwords::load(folder + "m_common.model");
+  EXPECT_EQ(subwords.size(), 32768);
+  EXPECT_TRUE(subwords.by_words());
+  std::set<std::string> vocabulary;
+  for (int32_t id = 0; id < subwords.size(); ++id) {
+    vocabulary.insert(subwords.piece(id));
+  }
+  size_t different = 0;
+  for (const std::string& line : lines) {
+    std::string text;
+    std::vector<std::string> pieces(1);
+    for (size_t at = 0; at < line.size(); ++at) {
+      if (line[at] == ' ') {
+        pieces.emplace_back();
+        continue;
+      }
+      pieces.back() += line[at];
+      const bool mark = line.compare(at, 3, "\xE2\x96\x81") == 0;
+      text += mark ? ' ' : line[at];
+      if (mark) {
+        pieces.back() += line.substr(at + 1, 2);
+        at += 2;
+      }
+    }
+    std::vector<int32_t> ids;
+    subwords.encode(text, ids);
+    // The file has an unknown character itself where the id is unk.
+    const bool same =
+        std::equal(ids.begin(), ids.end(), pieces.begin(), pieces.end(), [&](int32_t id, const auto& piece) {
+          return id == kUnk ? !vocabulary.contains(piece) : subwords.piece(id) == piece;
+        });
+    if (!same && ++different <= 5) {
+      ADD_FAILURE() << line;
+    }
+  }
+  EXPECT_EQ(different, 0U) << "of " << lines.size();
+  EXPECT_EQ(lines.size(), 2737U);
+}
+
+TEST(Subwords, SameAsSentencePieceOnRealText) {
+  const std::string model = kData + "original-tokenizer/m_common.model";
+  if (!std::filesystem::exists(model)) {
+    GTEST_SKIP() << "no data in " << kData << ": real text is not compared";
+  }
+  const std::string bytes = read_file(model);
+  size_t lines = expect_same(bytes, nasty_lines(10000, 2));
+  for (const char* name : {"wmt/newstest2013.en.xz", "wmt/newstest2013.de.xz", "wmt/newstest2014.en.xz",
+                           "europarl/europarl-q4-2000.dev.en.xz", "europarl/europarl-q4-2000.dev.de.xz",
+                           "europarl/europarl-750k.de.xz", "europarl/europarl-750k.en.xz"}) {
+    lines += expect_same(bytes, xz_lines(kData + name, 3000));
+  }
+  EXPECT_GE(lines, 30000U);
+}
+
+TEST(Subwords, ManyThreadsAtOnce) {
+  const std::string model = small_model({});
+  const Subwords subwords = Subwords::from_bytes(model, "model");
+  const auto lines = nasty_lines(2000, 5);
+  std::vector<std::vector<int32_t>> results(4);
+  std::vector<std::thread> threads;
+  for (auto& result : results) {
+    threads.emplace_back([&] {
+      for (const std::string& line : lines) {
+        subwords.encode(line, result);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_GT(results[0].size(), 2000U);
+  for (const auto& result : results) {
+    EXPECT_EQ(result, results[0]);
+  }
+}
+
+TEST(Subwords, DecodesWithoutSpecials) {
+  const Subwords subwords = Subwords::from_bytes(small_model({}), "model");
+  std::vector<int32_t> ids = {kBos};
+  subwords.encode("haus  the in", ids);
+  ids.insert(ids.end(), {kEos, kPad});
+  EXPECT_EQ(subwords.decode(ids), "haus the in");
+  EXPECT_EQ(subwords.decode({}), "");
+  EXPECT_THROW(subwords.decode(std::vector<int32_t>{subwords.size()}), Error);
+  EXPECT_THROW(subwords.decode(std::vector<int32_t>{-1}), Error);
+  EXPECT_THROW(subwords.piece(subwords.size()), Error);
+}
+
+TEST(Subwords, RefusesOtherSpecialIds) {
+  const std::string model = small_model({{"pad_id", "-1"}, {"unk_id", "0"}});
+  try {
+    Subwords::from_bytes(model, "some.model");
+    ADD_FAILURE() << "loaded";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("some.model has the special ids pad -1"), std::string::npos);
+  }
+}
+
+// No damage crashes: a model either loads and encodes, or is refused.
+TEST(Subwords, DamagedModels) {
+  const std::string model = small_model({});
+  EXPECT_THROW(Subwords::from_bytes("", "empty"), Error);
+  EXPECT_THROW(Subwords::from_bytes("this is no model", "text"), Error);
+  EXPECT_THROW(Subwords::load("/does/not/exist"), Error);
+  PhiloxStream random(4, 4);
+  int refused = 0;
+  for (int trial = 0; trial < 120; ++trial) {
+    std::string damaged = model;
+    if (trial % 3 == 0) {
+      damaged.resize(random.below(model.size()));
+    } else {
+      for (uint64_t flips = 1 + random.below(4); flips > 0; --flips) {
+        damaged[random.below(model.size())] ^= static_cast<char>(1 << random.below(8));
+      }
+    }
+    try {
+      const Subwords subwords = Subwords::from_bytes(damaged, "damaged");
+      std::vector<int32_t> ids;
+      for (const std::string& line : nasty_lines(50, 6)) {
+        subwords.encode(line, ids);
+      }
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GE(refused, 30);
+}
+
+}  // namespace
+}  // namespace tandem
