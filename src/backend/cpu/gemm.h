@@ -44,6 +44,8 @@ class OneThread {
   int kept_;
 };
 
+bool onednn_uses_avx512();
+
 // A block of a matrix: rows [row, row + rows), columns [col, col + cols).
 struct Block {
   int64_t row = 0;

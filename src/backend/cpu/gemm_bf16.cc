@@ -79,9 +79,24 @@ void matmul(const Target<float>& c, const Factor<bf16>& a, const Factor<bf16>& b
   }
 }
 
+// The factor in f32. `rows` and `cols` are those in memory.
+template <class Tag>
+Factor<float> widened(const Factor<bf16>& from, int64_t rows, int64_t cols) {
+  float* wide = scratch<float, Tag>(rows * cols);
+  for (int64_t row = 0; row < rows; ++row) {
+    std::copy_n(from.data + row * from.stride, cols, wide + row * cols);
+  }
+  return {wide, cols, from.transposed};
+}
+
 }  // namespace
 
 void multiply(const Target<float>& c, const Factor<bf16>& a, const Factor<bf16>& b, int64_t m, int64_t n, int64_t k) {
+  static const bool supported = onednn_uses_avx512();
+  if (!supported) {
+    const auto wide_a = widened<struct WideA>(a, a.transposed ? k : m, a.transposed ? m : k);
+    return multiply(c, wide_a, widened<struct WideB>(b, b.transposed ? n : k, b.transposed ? k : n), m, n, k);
+  }
   if (a.transposed || m % kRowStep == 0) {
     return matmul(c, a, b, m, n, k);
   }

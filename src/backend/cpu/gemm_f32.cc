@@ -10,9 +10,14 @@ namespace tandem {
 
 namespace {
 
-// With fewer rows dnnl_sgemm takes another path, whose sums have another order; from here on a row's bits are the same
-// for every number of rows.
-constexpr int64_t kLeastRows = 16;
+// dnnl_sgemm's kernels treat some rows at the end in another order of addition: with AVX-512 all rows where there are
+// fewer than 16, with AVX2 those past a multiple of 6. Such rows are computed in a block of their own, filled up.
+struct RowRule {
+  bool avx512 = onednn_uses_avx512();
+  int64_t step = avx512 ? 16 : 24;
+
+  int64_t special(int64_t rows) const { return avx512 && rows >= step ? 0 : rows % step; }
+};
 
 void sgemm(const Target<float>& c, const Factor<float>& a, const Factor<float>& b, int64_t m, int64_t n, int64_t k) {
   const OneThread one_thread;
@@ -22,20 +27,20 @@ void sgemm(const Target<float>& c, const Factor<float>& a, const Factor<float>& 
           static_cast<int>(status));
 }
 
-// The same with rows of zeros below.
-void sgemm_few_rows(const Target<float>& c, const Factor<float>& a, const Factor<float>& b, int64_t m, int64_t n,
-                    int64_t k) {
-  float* padded_a = scratch<float, struct FewRowsA>(kLeastRows * k);
-  float* padded_c = scratch<float, struct FewRowsC>(kLeastRows * n);
-  std::fill_n(padded_a, kLeastRows * k, 0.0F);
-  std::fill_n(padded_c, kLeastRows * n, 0.0F);
+// The same for m <= rows, with rows of zeros below.
+void sgemm_filled_up(const Target<float>& c, const Factor<float>& a, const Factor<float>& b, int64_t m, int64_t n,
+                     int64_t k, int64_t rows) {
+  float* padded_a = scratch<float, struct FilledUpA>(rows * k);
+  float* padded_c = scratch<float, struct FilledUpC>(rows * n);
+  std::fill_n(padded_a, rows * k, 0.0F);
+  std::fill_n(padded_c, rows * n, 0.0F);
   for (int64_t row = 0; row < m; ++row) {
     std::copy_n(a.data + row * a.stride, k, padded_a + row * k);
     if (c.add) {
       std::copy_n(c.data + row * c.stride, n, padded_c + row * n);
     }
   }
-  sgemm({padded_c, n, c.add}, {padded_a, k}, b, kLeastRows, n, k);
+  sgemm({padded_c, n, c.add}, {padded_a, k}, b, rows, n, k);
   for (int64_t row = 0; row < m; ++row) {
     std::copy_n(padded_c + row * n, n, c.data + row * c.stride);
   }
@@ -43,11 +48,24 @@ void sgemm_few_rows(const Target<float>& c, const Factor<float>& a, const Factor
 
 }  // namespace
 
+bool onednn_uses_avx512() {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
 OneThread::OneThread() : kept_(omp_get_max_threads()) { omp_set_num_threads(1); }
 OneThread::~OneThread() { omp_set_num_threads(kept_); }
 
 void multiply(const Target<float>& c, const Factor<float>& a, const Factor<float>& b, int64_t m, int64_t n, int64_t k) {
-  m < kLeastRows && !a.transposed ? sgemm_few_rows(c, a, b, m, n, k) : sgemm(c, a, b, m, n, k);
+  static const RowRule rule;
+  const int64_t special = a.transposed ? 0 : rule.special(m);
+  const int64_t plain = m - special;
+  if (plain > 0) {
+    sgemm(c, a, b, plain, n, k);
+  }
+  if (special > 0) {
+    sgemm_filled_up({c.data + plain * c.stride, c.stride, c.add}, {a.data + plain * a.stride, a.stride}, b, special, n,
+                    k, rule.step);
+  }
 }
 
 }  // namespace tandem

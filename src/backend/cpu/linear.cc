@@ -9,7 +9,7 @@ namespace tandem {
 namespace {
 
 // Sizes of the blocks of y, measured (bench/gemm.cc). Few rows (decoding) get narrow blocks, work for every thread.
-constexpr int64_t kBlockRows = 256;
+constexpr int64_t kBlockRows = 240;  // a multiple of 24 and 16, see gemm_f32.cc
 constexpr int64_t kBlockCols = 512;
 constexpr int64_t kFewRows = 128;
 constexpr int64_t kFewRowsBlockCols = 128;
