@@ -1,0 +1,95 @@
+// Matrices for the tests of the ops, and the runs at several thread counts.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "compare.h"
+
+namespace tandem::testing {
+
+template <class T>
+using MasterOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// An owned matrix. Random values are representable in bf16, so that runs in every type begin with the same numbers.
+template <class T>
+struct Matrix {
+  int64_t rows = 0, cols = 0;
+  std::vector<T> data;
+
+  Matrix(int64_t r, int64_t c) : rows(r), cols(c), data(static_cast<size_t>(r * c)) {}
+
+  static Matrix random(int64_t r, int64_t c, uint32_t seed, double scale = 1) {
+    Matrix matrix(r, c);
+    std::vector<float> values(matrix.data.size());
+    fill_random(std::span(values), seed);
+    std::transform(values.begin(), values.end(), matrix.data.begin(), [scale](float value) {
+      return static_cast<T>(static_cast<float>(bf16(static_cast<float>(value * scale))));
+    });
+    return matrix;
+  }
+
+  static Matrix filled(int64_t r, int64_t c, double value) {
+    Matrix matrix(r, c);
+    std::fill(matrix.data.begin(), matrix.data.end(), static_cast<T>(static_cast<float>(value)));
+    return matrix;
+  }
+
+  View view() { return make_view(data.data(), dtype_of<T>(), rows, cols); }
+  std::span<T> span() { return data; }
+  T* row(int64_t r) { return data.data() + r * cols; }
+};
+
+struct Size {
+  int64_t rows, cols;
+};
+constexpr Size kOddSizes[] = {{0, 32}, {1, 32}, {1, 1}, {31, 64}, {33, 96}, {33, 33}, {5, 512}, {1000, 64}};
+
+inline View ints(std::vector<int32_t>& values) {
+  return make_view(values.data(), DType::i32, 1, static_cast<int64_t>(values.size()));
+}
+
+// Everything an op wrote, as doubles, one part after the other.
+using Results = std::vector<double>;
+
+template <class T>
+void append(Results& results, const std::vector<T>& values) {
+  for (const T& value : values) {
+    if constexpr (std::is_same_v<T, bf16>) {
+      results.push_back(static_cast<double>(static_cast<float>(value)));
+    } else {
+      results.push_back(static_cast<double>(value));
+    }
+  }
+}
+
+inline ::testing::AssertionResult all_close(const Results& actual, const Results& expected, double absolute,
+                                            double relative) {
+  return close(std::span(actual), std::span(expected), absolute, relative);
+}
+
+// run(backend) must give the same bits at every number of threads.
+template <class Run>
+void expect_same_bits_at_any_thread_count(const Run& run) {
+  const Results one = run(*make_cpu_backend(1));
+  ASSERT_FALSE(one.empty());
+  for (const int threads : {2, 3, 4, 8, 16}) {
+    const Results many = run(*make_cpu_backend(threads));
+    ASSERT_EQ(many.size(), one.size());
+    EXPECT_EQ(std::memcmp(many.data(), one.data(), one.size() * sizeof(double)), 0) << threads << " threads";
+  }
+}
+
+inline double dot(std::span<const double> a, std::span<const double> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    sum += a[i] * b[i];
+  }
+  return sum;
+}
+
+}  // namespace tandem::testing

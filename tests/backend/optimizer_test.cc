@@ -1,0 +1,163 @@
+#include "backend/backend.h"
+#include "matrix.h"
+
+namespace tandem {
+namespace {
+
+using testing::append;
+using testing::Matrix;
+using testing::Results;
+
+TEST(GradientNorm, HandMadeValuesAndClipping) {
+  const auto backend = make_cpu_backend(2);
+  Matrix<float> gradients(1, 3);
+  gradients.data = {3, 0, -4};
+  GradientNorm norm;
+  backend->gradient_norm(&norm, gradients.view(), 0);
+  EXPECT_EQ(norm.norm, 5);
+  EXPECT_EQ(norm.clip_factor, 1);
+  EXPECT_EQ(norm.finite, 1U);
+  backend->gradient_norm(&norm, gradients.view(), 2);
+  EXPECT_FLOAT_EQ(norm.clip_factor, 0.4F);
+  backend->gradient_norm(&norm, gradients.view(), 6);
+  EXPECT_EQ(norm.clip_factor, 1);
+}
+
+TEST(GradientNorm, OneBadElementAnywhereShows) {
+  const auto backend = make_cpu_backend(2);
+  for (const size_t place : {size_t{0}, size_t{65535}, size_t{70000}, size_t{200016}}) {
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      auto gradients = Matrix<float>::random(1, 200017, 1);
+      gradients.data[place] = bad;
+      GradientNorm norm;
+      backend->gradient_norm(&norm, gradients.view(), 1);
+      EXPECT_EQ(norm.finite, 0U) << place;
+    }
+  }
+  auto large = Matrix<float>::filled(1, 1000, 3e38);  // its square overflows a float, not the sum
+  GradientNorm norm;
+  backend->gradient_norm(&norm, large.view(), 0);
+  EXPECT_EQ(norm.finite, 1U);
+  EXPECT_NEAR(norm.norm / (3e38 * std::sqrt(1000.0)), 1, 1e-6);
+}
+
+TEST(GradientNorm, SameBitsAtAnyThreadCount) {
+  for (const int64_t n : {1, 17, 65536, 300001}) {
+    testing::expect_same_bits_at_any_thread_count([n](Backend& backend) {
+      auto gradients = Matrix<float>::random(1, n, 1);
+      GradientNorm norm;
+      backend.gradient_norm(&norm, gradients.view(), 0.5F);
+      return Results{norm.norm, static_cast<double>(norm.clip_factor)};
+    });
+  }
+}
+
+struct Flat {
+  explicit Flat(int64_t n)
+      : masters(Matrix<float>::random(1, n, 1)),
+        m(1, n),
+        v(1, n),
+        gradients(Matrix<float>::random(1, n, 2)),
+        compute(1, n) {}
+
+  Matrix<float> masters, m, v, gradients;
+  Matrix<bf16> compute;
+};
+
+StepState state_at(int t, const AdamSettings& settings, float rate) {
+  StepState state;
+  state.learning_rate = rate;
+  state.bias_correction1 = static_cast<float>(1 - std::pow(static_cast<double>(settings.beta1), t));
+  state.bias_correction2 = static_cast<float>(1 - std::pow(static_cast<double>(settings.beta2), t));
+  return state;
+}
+
+// torch.optim.Adam / AdamW, one element, written as in PyTorch's single-tensor implementation.
+struct Reference {
+  double w, m = 0, v = 0;
+
+  void update(double g, const AdamSettings& s, double rate, int t) {
+    const double beta1 = static_cast<double>(s.beta1), beta2 = static_cast<double>(s.beta2);
+    const double decay = static_cast<double>(s.weight_decay);
+    if (s.decoupled) {
+      w *= 1 - rate * decay;
+    } else {
+      g += decay * w;
+    }
+    m += (g - m) * (1 - beta1);
+    v = v * beta2 + (1 - beta2) * g * g;
+    const double step_size = rate / (1 - std::pow(beta1, t));
+    const double denominator = std::sqrt(v) / std::sqrt(1 - std::pow(beta2, t)) + static_cast<double>(s.epsilon);
+    w -= step_size * m / denominator;
+  }
+};
+
+TEST(Adam, FollowsPyTorchsFormulas) {
+  const auto backend = make_cpu_backend(2);
+  const AdamSettings settings[] = {{},
+                                   {.beta1 = 0.9F, .beta2 = 0.98F, .epsilon = 1e-9F},
+                                   {.weight_decay = 0.1F},
+                                   {.beta2 = 0.98F, .weight_decay = 0.1F, .decoupled = true}};
+  for (const AdamSettings& setting : settings) {
+    Flat flat(37);
+    std::vector<Reference> reference;
+    for (const float w : flat.masters.data) {
+      reference.push_back({static_cast<double>(w)});
+    }
+    const GradientNorm norm{.norm = 2, .clip_factor = 0.5F, .finite = 1};
+    for (int t = 1; t <= 10; ++t) {
+      flat.gradients = Matrix<float>::random(1, 37, static_cast<uint32_t>(t) + 10);
+      const StepState state = state_at(t, setting, 0.01F);
+      backend->adam(flat.masters.view(), flat.m.view(), flat.v.view(), flat.compute.view(), flat.gradients.view(),
+                    setting, &state, &norm);
+      for (size_t i = 0; i < 37; ++i) {
+        reference[i].update(0.5 * static_cast<double>(flat.gradients.data[i]), setting, static_cast<double>(0.01F), t);
+      }
+    }
+    for (size_t i = 0; i < 37; ++i) {
+      EXPECT_NEAR(static_cast<double>(flat.masters.data[i]), reference[i].w, 2e-6);
+      EXPECT_NEAR(static_cast<double>(flat.v.data[i]), reference[i].v, 1e-6);
+      EXPECT_EQ(flat.compute.data[i].bits, bf16(flat.masters.data[i]).bits);
+    }
+  }
+}
+
+TEST(Adam, LeavesEverythingWhereTheGradientIsNotFinite) {
+  const auto backend = make_cpu_backend(2);
+  Flat flat(37);
+  const std::vector<float> before = flat.masters.data;
+  std::vector<float> average(37, 0.5F);
+  const GradientNorm norm{.finite = 0};
+  const StepState state = state_at(1, {}, 0.01F);
+  backend->adam(flat.masters.view(), flat.m.view(), flat.v.view(), {}, flat.gradients.view(), {}, &state, &norm);
+  backend->moving_average(host_view(average.data(), 1, 37), flat.masters.view(), 0.9F, &norm);
+  EXPECT_EQ(flat.masters.data, before);
+  EXPECT_EQ(flat.m.data, std::vector<float>(37));
+  EXPECT_EQ(average, std::vector<float>(37, 0.5F));
+}
+
+TEST(Adam, SameBitsAtAnyThreadCount) {
+  testing::expect_same_bits_at_any_thread_count([](Backend& backend) {
+    Flat flat(100003);
+    const GradientNorm norm{};
+    const StepState state = state_at(1, {}, 0.01F);
+    backend.adam(flat.masters.view(), flat.m.view(), flat.v.view(), flat.compute.view(), flat.gradients.view(), {},
+                 &state, &norm);
+    Results results;
+    append(results, flat.masters.data);
+    append(results, flat.v.data);
+    append(results, flat.compute.data);
+    return results;
+  });
+}
+
+TEST(MovingAverage, HandMadeValues) {
+  const auto backend = make_cpu_backend(2);
+  std::vector<double> average = {1, 2, 3}, masters = {3, 2, -1};
+  const GradientNorm norm{};
+  backend->moving_average(host_view(average.data(), 1, 3), host_view(masters.data(), 1, 3), 0.75F, &norm);
+  EXPECT_EQ(average, (std::vector<double>{1.5, 2, 2}));
+}
+
+}  // namespace
+}  // namespace tandem

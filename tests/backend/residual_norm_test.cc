@@ -1,0 +1,189 @@
+#include "backend/backend.h"
+#include "matrix.h"
+
+namespace tandem {
+namespace {
+
+using testing::append;
+using testing::MasterOf;
+using testing::Matrix;
+using testing::Results;
+
+const StepState kState{.seed = 99, .step = 4, .first_source = 6, .first_target = 5};
+
+struct Options {
+  bool branch = true;
+  bool keep_sum = true;
+  bool dsum = true;
+  float rate = 0;
+};
+
+const Options kOptions[] = {{},
+                            {.branch = false},
+                            {.rate = 0.3F},
+                            {.keep_sum = false, .rate = 0.3F},
+                            {.dsum = false, .rate = 0.3F},
+                            {.branch = false, .dsum = false, .rate = 0.3F}};
+
+template <class T>
+struct Norm {
+  using M = MasterOf<T>;
+  Options options;
+  Matrix<T> residual, branch, sum, normed, dnormed, dsum, dresidual, dbranch;
+  Matrix<M> gamma, beta, statistics, dgamma, dbeta;
+
+  Norm(int64_t rows, int64_t cols, Options o)
+      : options(o),
+        residual(Matrix<T>::random(rows, cols, 1, 2)),
+        branch(Matrix<T>::random(rows, cols, 2)),
+        sum(rows, cols),
+        normed(rows, cols),
+        dnormed(Matrix<T>::random(rows, cols, 3)),
+        dsum(Matrix<T>::random(rows, cols, 4)),
+        dresidual(rows, cols),
+        dbranch(rows, cols),
+        gamma(Matrix<M>::random(1, cols, 5)),
+        beta(Matrix<M>::random(1, cols, 6)),
+        statistics(rows, 2),
+        dgamma(Matrix<M>::random(1, cols, 7)),
+        dbeta(Matrix<M>::random(1, cols, 8)) {}
+
+  View optional(bool present, Matrix<T>& matrix) { return present ? matrix.view() : View{}; }
+  Dropout dropout() const { return {options.rate, 12, Side::target, &kState}; }
+
+  void forward(Backend& backend, bool keep_sum) {
+    backend.residual_norm(optional(keep_sum, sum), normed.view(), statistics.view(), residual.view(),
+                          optional(options.branch, branch), gamma.view(), beta.view(), dropout());
+  }
+  void backward(Backend& backend) {
+    backend.residual_norm_backward(dresidual.view(), optional(options.branch, dbranch), dgamma.view(), dbeta.view(),
+                                   dnormed.view(), optional(options.dsum, dsum), sum.view(), statistics.view(),
+                                   gamma.view(), dropout());
+  }
+};
+
+template <class T>
+Results run(Backend& backend, int64_t rows, int64_t cols, const Options& options) {
+  Norm<T> norm(rows, cols, options);
+  norm.forward(backend, true);  // the backward pass needs the sum
+  norm.backward(backend);
+  Results results;
+  append(results, norm.sum.data);
+  append(results, norm.normed.data);
+  append(results, norm.statistics.data);
+  append(results, norm.dresidual.data);
+  append(results, norm.dbranch.data);
+  append(results, norm.dgamma.data);
+  append(results, norm.dbeta.data);
+  return results;
+}
+
+TEST(ResidualNorm, HandMadeValues) {
+  const auto backend = make_cpu_backend(2);
+  Matrix<float> residual(1, 4), branch(1, 4), sum(1, 4), normed(1, 4), statistics(1, 2), gamma(1, 4), beta(1, 4);
+  residual.data = {1, 2, 3, 4};
+  branch.data = {1, 1, 1, 1};
+  gamma.data = {1, 2, 1, -1};
+  beta.data = {0, 0, 10, 0};
+  backend->residual_norm(sum.view(), normed.view(), statistics.view(), residual.view(), branch.view(), gamma.view(),
+                         beta.view(), {});
+  EXPECT_EQ(sum.data, (std::vector<float>{2, 3, 4, 5}));
+  const float rstd = 1 / std::sqrt(1.25F + 1e-6F);
+  EXPECT_FLOAT_EQ(statistics.data[0], 3.5F);
+  EXPECT_FLOAT_EQ(statistics.data[1], rstd);
+  EXPECT_FLOAT_EQ(normed.data[0], -1.5F * rstd);
+  EXPECT_FLOAT_EQ(normed.data[1], -1.0F * rstd);
+  EXPECT_FLOAT_EQ(normed.data[2], 0.5F * rstd + 10);
+  EXPECT_FLOAT_EQ(normed.data[3], -1.5F * rstd);
+}
+
+TEST(ResidualNorm, AConstantRowGivesBeta) {
+  const auto backend = make_cpu_backend(1);
+  auto x = Matrix<float>::filled(3, 64, 1.7), normed = Matrix<float>::filled(3, 64, 0);
+  auto gamma = Matrix<float>::random(1, 64, 1), beta = Matrix<float>::random(1, 64, 2);
+  Matrix<float> statistics(3, 2);
+  backend->residual_norm({}, normed.view(), statistics.view(), x.view(), {}, gamma.view(), beta.view(), {});
+  for (int64_t r = 0; r < 3; ++r) {
+    EXPECT_TRUE(testing::close(std::span(normed.row(r), 64), beta.span(), 1e-3, 0));
+  }
+}
+
+TEST(ResidualNorm, BackwardMatchesCentralDifferences) {
+  const auto backend = make_cpu_backend(1);
+  for (const Options& options : kOptions) {
+    Norm<double> norm(5, 13, options);
+    const auto loss = [&] {
+      norm.forward(*backend, true);
+      return testing::dot(norm.normed.data, norm.dnormed.data) +
+             (options.dsum ? testing::dot(norm.sum.data, norm.dsum.data) : 0);
+    };
+    loss();
+    const Matrix<double> gamma_before = norm.dgamma, beta_before = norm.dbeta;
+    norm.backward(*backend);
+    const auto check = [&](Matrix<double> gradient, Matrix<double>& x) {
+      Matrix<double> numeric(x.rows, x.cols);
+      testing::numeric_gradient(numeric.span(), x.span(), loss);
+      EXPECT_TRUE(testing::close(gradient.span(), numeric.span(), 1e-7, 1e-6));
+    };
+    for (size_t i = 0; i < gamma_before.data.size(); ++i) {  // gradients of parameters are added to
+      norm.dgamma.data[i] -= gamma_before.data[i];
+      norm.dbeta.data[i] -= beta_before.data[i];
+    }
+    check(norm.dresidual, norm.residual);
+    check(norm.dgamma, norm.gamma);
+    check(norm.dbeta, norm.beta);
+    if (options.branch) {
+      check(norm.dbranch, norm.branch);
+    }
+  }
+}
+
+TEST(ResidualNorm, WithoutASumTheRestIsTheSame) {
+  const auto backend = make_cpu_backend(2);
+  Norm<bf16> with(33, 96, {.rate = 0.3F}), without(33, 96, {.rate = 0.3F});
+  with.forward(*backend, true);
+  without.forward(*backend, false);
+  for (size_t i = 0; i < with.normed.data.size(); ++i) {
+    ASSERT_EQ(with.normed.data[i].bits, without.normed.data[i].bits);
+  }
+  EXPECT_EQ(with.statistics.data, without.statistics.data);
+}
+
+TEST(ResidualNorm, GradientsMayBeWrittenOverTheirInputs) {
+  const auto backend = make_cpu_backend(2);
+  for (const bool over_dsum : {true, false}) {
+    Norm<float> apart(33, 96, {.rate = 0.3F}), over(33, 96, {.rate = 0.3F});
+    apart.forward(*backend, true);
+    apart.backward(*backend);
+    over.forward(*backend, true);
+    const View target = over_dsum ? over.dsum.view() : over.dnormed.view();
+    backend->residual_norm_backward(target, over.dbranch.view(), over.dgamma.view(), over.dbeta.view(),
+                                    over.dnormed.view(), over.dsum.view(), over.sum.view(), over.statistics.view(),
+                                    over.gamma.view(), over.dropout());
+    EXPECT_EQ(over_dsum ? over.dsum.data : over.dnormed.data, apart.dresidual.data);
+    EXPECT_EQ(over.dbranch.data, apart.dbranch.data);
+    EXPECT_EQ(over.dgamma.data, apart.dgamma.data);
+  }
+}
+
+TEST(ResidualNorm, EveryTypeAgreesWithF64) {
+  const auto backend = make_cpu_backend(2);
+  for (const Options& options : kOptions) {
+    for (const auto& [rows, cols] : testing::kOddSizes) {
+      const Results expected = run<double>(*backend, rows, cols, options);
+      const double sums = rows > 100 ? 0.15 : 0.03;  // dgamma adds up the rounding errors of all rows
+      EXPECT_TRUE(testing::all_close(run<float>(*backend, rows, cols, options), expected, 1e-4, 1e-5));
+      EXPECT_TRUE(testing::all_close(run<bf16>(*backend, rows, cols, options), expected, sums, 2e-2));
+    }
+  }
+}
+
+TEST(ResidualNorm, SameBitsAtAnyThreadCount) {
+  testing::expect_same_bits_at_any_thread_count(
+      [](Backend& backend) { return run<float>(backend, 1000, 96, {.rate = 0.3F}); });
+  testing::expect_same_bits_at_any_thread_count(
+      [](Backend& backend) { return run<bf16>(backend, 333, 64, {.rate = 0.3F}); });
+}
+
+}  // namespace
+}  // namespace tandem
