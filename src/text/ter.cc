@@ -13,8 +13,13 @@ namespace tandem {
 
 namespace {
 
-std::u32string preprocess(const std::string& line, const TerOptions& options) {
-  return metric::tokenize_tercom(metric::rstrip(metric::decode(line)), options);
+std::u32string preprocess(std::u32string_view line, const TerOptions& options) {
+  return metric::tokenize_tercom(metric::rstrip(line), options);
+}
+
+// The package tokenizes references twice; it makes a difference where the first pass puts a space after "'s".
+std::u32string preprocess_reference(std::u32string_view line, const TerOptions& options) {
+  return preprocess(preprocess(line, options), options);
 }
 
 }  // namespace
@@ -30,13 +35,13 @@ std::vector<TerStats> statistics(Lines hypotheses, const References& references,
   std::vector<TerStats> result;
   for (size_t i = 0; i < hypotheses.size(); ++i) {
     metric::WordNumbers words;
-    const std::u32string text = preprocess(hypotheses[i], options);
+    const std::u32string text = preprocess(metric::decode(hypotheses[i]), options);
     const auto hypothesis = words(metric::split(text));
     std::vector<std::u32string> texts;  // words refers to them
     texts.reserve(references.size());
     int64_t fewest = -1, length = 0;
     for (const auto& lines : references) {
-      texts.push_back(preprocess(lines[i], options));
+      texts.push_back(preprocess_reference(metric::decode(lines[i]), options));
       const auto reference = words(metric::split(texts.back()));
       const int64_t edits = metric::translation_edits(hypothesis, reference);
       fewest = fewest < 0 ? edits : std::min(fewest, edits);

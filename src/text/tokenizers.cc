@@ -192,7 +192,11 @@ std::u32string tokenize_tercom(std::u32string_view line, const TerOptions& optio
       std::erase_if(text, is_asian_punctuation);
     }
   }
-  return text;
+  std::u32string result;
+  for (const auto word : split(text)) {
+    result.append(result.empty() ? U"" : U" ").append(word);
+  }
+  return result;
 }
 
 }  // namespace tandem::metric

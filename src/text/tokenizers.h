@@ -22,6 +22,7 @@ std::u32string tokenize_none(std::u32string_view line);
 Tokenizer bleu_tokenizer(std::string_view name);
 const std::vector<std::string>& bleu_tokenizers();
 
+// One space between tokens.
 std::u32string tokenize_tercom(std::u32string_view line, const TerOptions& options);
 
 }  // namespace metric
