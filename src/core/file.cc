@@ -204,9 +204,9 @@ void FileWriter::flush() {
   buffer_.clear();
 }
 
-void FileWriter::finish() {
+void FileWriter::finish(bool durable) {
   flush();
-  if (::fsync(file_) != 0) {
+  if (durable && ::fsync(file_) != 0) {
     fail_system("write", path_);
   }
   if (::close(std::exchange(file_, -1)) != 0) {

@@ -49,11 +49,12 @@ class FileWriter {
 
   void write(const void* data, size_t bytes);
   void write(std::string_view data) { write(data.data(), data.size()); }
-  // Writes what is buffered, fsyncs, closes.
-  void finish();
+  // Writes what is buffered, fsyncs (a scratch file may do without), closes.
+  void finish(bool durable = true);
 
   uint64_t size() const { return size_; }              // bytes written
   std::string checksum() const { return sum_.hex(); }  // of these bytes
+  uint64_t sum() const { return sum_.value(); }        // the same as a number
   const std::filesystem::path& path() const { return path_; }
 
  private:

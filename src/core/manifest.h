@@ -22,7 +22,6 @@ constexpr const char* kValidSource = "validation source text";
 constexpr const char* kValidTarget = "validation target text";
 constexpr const char* kTestSource = "test source text";
 constexpr const char* kTestTarget = "test target text";
-constexpr const char* kStatistics = "statistics";
 }  // namespace role
 
 struct ManifestFile {

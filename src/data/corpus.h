@@ -15,16 +15,18 @@ namespace tandem {
 
 class Corpus {
  public:
-  // Maps the file and checks its header, its sizes and, with `verify`, its checksum; fails naming file and fault.
+  // Maps the file and checks its sizes, every offset and id and, with `verify`, its checksum; fails naming file and
+  // fault.
   static Corpus open(const std::filesystem::path& path, bool verify = true);
 
   Corpus(Corpus&&) noexcept;
   Corpus& operator=(Corpus&&) noexcept;
   ~Corpus();
 
-  int64_t size() const;                              // sentence pairs
-  int64_t length(Side side, int64_t pair) const;     // pieces
-  int64_t tokens(Side side) const;                   // pieces in all
+  int64_t size() const;                           // sentence pairs
+  int64_t length(Side side, int64_t pair) const;  // pieces
+  int64_t tokens(Side side) const;                // pieces in all
+  int32_t vocabulary(Side side) const;            // every id is below
   void append(Side side, int64_t pair, std::vector<int32_t>& ids) const;
   const std::string& checksum() const;  // of the content, as hexadecimal digits
 

@@ -1,0 +1,202 @@
+#include "data/lines.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/iostreams/filter/gzip.hpp>
+#include <boost/iostreams/filter/lzma.hpp>
+#include <boost/iostreams/filter/zstd.hpp>
+#include <boost/iostreams/filtering_streambuf.hpp>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "data/zstd_frames.h"
+
+namespace tandem {
+
+namespace io = boost::iostreams;
+
+namespace {
+
+constexpr size_t kBlock = size_t{1} << 18;
+
+// The raw bytes of a file, with its first bytes looked at in advance.
+class RawFile {
+ public:
+  explicit RawFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
+    file_ = path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    require(file_ >= 0, "cannot read {}: {}", name_, std::strerror(errno));
+    struct stat about {};
+    ::fstat(file_, &about);
+    if (S_ISDIR(about.st_mode)) {
+      close();
+      fail("{} is a directory, not a text file", name_);
+    }
+    size_ = S_ISREG(about.st_mode) ? static_cast<uint64_t>(about.st_size) : 0;
+    head_.resize(6);
+    size_t filled = 0;
+    while (const size_t count = filled < head_.size() ? read_some(head_.data() + filled, head_.size() - filled) : 0) {
+      filled += count;
+    }
+    head_.resize(filled);
+  }
+  ~RawFile() { close(); }
+  RawFile(const RawFile&) = delete;
+  RawFile& operator=(const RawFile&) = delete;
+
+  // Bytes read, or -1 at the end, as Boost.Iostreams wants it.
+  std::streamsize read(char* buffer, std::streamsize bytes) {
+    size_t count = std::min(head_.size() - head_used_, static_cast<size_t>(bytes));
+    if (count > 0) {
+      std::copy_n(head_.data() + head_used_, count, buffer);
+      head_used_ += count;
+    } else {
+      count = read_some(buffer, static_cast<size_t>(bytes));
+    }
+    position_ += count;
+    if (starts_with(kZstd)) {
+      frames_.add({buffer, count});
+    }
+    return count > 0 ? static_cast<std::streamsize>(count) : -1;
+  }
+
+  bool starts_with(std::string_view magic) const { return std::string_view(head_).starts_with(magic); }
+  bool empty() const { return head_.empty(); }
+  bool ends_inside_frame() const { return starts_with(kZstd) && !frames_.complete(); }
+  const std::string& name() const { return name_; }
+  double share() const { return size_ == 0 ? -1 : static_cast<double>(position_) / static_cast<double>(size_); }
+
+  static constexpr std::string_view kGzip = "\x1F\x8B";
+  static constexpr std::string_view kXz{
+      "\xFD"
+      "7zXZ\0",
+      6};
+  static constexpr std::string_view kZstd = "\x28\xB5\x2F\xFD";
+
+ private:
+  size_t read_some(char* buffer, size_t bytes) {
+    while (true) {
+      const ssize_t count = ::read(file_, buffer, bytes);
+      if (count >= 0) {
+        return static_cast<size_t>(count);
+      }
+      require(errno == EINTR, "cannot read {}: {}", name_, std::strerror(errno));
+    }
+  }
+
+  void close() {
+    if (file_ > STDIN_FILENO) {
+      ::close(file_);
+    }
+  }
+
+  std::string name_, head_;
+  int file_ = -1;
+  size_t head_used_ = 0;
+  uint64_t size_ = 0, position_ = 0;
+  ZstdFrames frames_;
+};
+
+// What Boost.Iostreams copies around in place of the file.
+struct RawSource {
+  using char_type = char;
+  using category = io::source_tag;
+  std::streamsize read(char* buffer, std::streamsize bytes) { return file->read(buffer, bytes); }
+  RawFile* file;
+};
+
+}  // namespace
+
+struct LineReader::State {
+  explicit State(const std::string& path) : file(path), block(kBlock) {
+    if (file.starts_with(RawFile::kGzip)) {
+      text.push(io::gzip_decompressor());
+    } else if (file.starts_with(RawFile::kXz)) {
+      text.push(io::lzma_decompressor());
+    } else if (file.starts_with(RawFile::kZstd)) {
+      text.push(io::zstd_decompressor());
+    }
+    text.push(RawSource{&file});
+  }
+
+  bool fill();
+  void append(std::string& line, std::string_view part);
+
+  RawFile file;
+  io::filtering_istreambuf text;
+  std::vector<char> block;
+  std::string_view rest;  // of the block
+  int64_t lines = 0;
+  uint64_t bytes = 0;
+  bool cut = false;
+};
+
+// The next block of text; false at the end.
+bool LineReader::State::fill() {
+  std::streamsize count = 0;
+  try {
+    count = text.sgetn(block.data(), static_cast<std::streamsize>(block.size()));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {
+    fail("{} is damaged or cut off: it cannot be decompressed after line {}", file.name(), lines);
+  }
+  if (count <= 0) {
+    require(!file.ends_inside_frame(), "{} is cut off: its compressed data ends too early, after line {}", file.name(),
+            lines);
+    return false;
+  }
+  rest = {block.data(), static_cast<size_t>(count)};
+  if (bytes == 0 && rest.starts_with("\xEF\xBB\xBF")) {
+    rest.remove_prefix(3);
+  }
+  bytes += static_cast<uint64_t>(count);
+  return true;
+}
+
+void LineReader::State::append(std::string& line, std::string_view part) {
+  require(part.find('\0') == std::string_view::npos,
+          "{} is not a UTF-8 text file: line {} has a zero byte; convert it to UTF-8 text first", file.name(),
+          lines + 1);
+  const size_t room = kLongestLine - line.size();
+  cut |= part.size() > room;
+  line.append(part.substr(0, room));
+}
+
+LineReader::LineReader(const std::string& path) : state_(std::make_unique<State>(path)) {}
+LineReader::~LineReader() = default;
+
+bool LineReader::next(std::string& line) {
+  State& state = *state_;
+  line.clear();
+  state.cut = false;
+  bool any = false;
+  while (!state.rest.empty() || state.fill()) {
+    any = true;
+    const size_t end = state.rest.find('\n');
+    state.append(line, state.rest.substr(0, end));
+    if (end != std::string_view::npos) {
+      state.rest.remove_prefix(end + 1);
+      break;
+    }
+    state.rest = {};
+  }
+  if (any && line.ends_with('\r')) {
+    line.pop_back();
+  }
+  state.lines += any ? 1 : 0;
+  return any;
+}
+
+bool LineReader::cut() const { return state_->cut; }
+int64_t LineReader::lines() const { return state_->lines; }
+uint64_t LineReader::bytes() const { return state_->bytes - state_->rest.size(); }
+double LineReader::share() const { return state_->file.share(); }
+const std::string& LineReader::name() const { return state_->file.name(); }
+
+}  // namespace tandem

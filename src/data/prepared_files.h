@@ -1,0 +1,20 @@
+// Names of the files in a prepared directory, for its reader and its writer.
+#pragma once
+
+#include <string>
+
+#include "core/manifest.h"
+
+namespace tandem {
+
+constexpr const char* kPreparedKind = "prepared";
+constexpr const char* kCorpusFile = "train.corpus";
+constexpr const char* kJointTokenizerFile = "joint.model";
+constexpr const char* kSourceTokenizerFile = "source.model";
+constexpr const char* kTargetTokenizerFile = "target.model";
+constexpr const char* kStatisticsFile = "stats.json";
+
+// Changes when anything changes that training reads.
+std::string prepared_fingerprint(const Manifest& manifest);
+
+}  // namespace tandem
