@@ -61,11 +61,14 @@ Context Transformer::context_for(const Weights& weights, Arena& arena) const {
   return {.backend = backend_, .arena = arena, .layout = layout_, .weights = weights};
 }
 
+Dropout Transformer::embedding_dropout(const Context& context, Side side) const {
+  return context.dropout(config_.dropout, embedding_place(side), side);
+}
+
 View Transformer::embed(const Context& context, const Embedding& embedding, const View& tokens, const View& position,
                         Side side) const {
   const View x = context.take(tokens.cols, config_.width);
-  embedding.forward(context, x, tokens, position, positions_,
-                    context.dropout(config_.dropout, embedding_place(side), side));
+  embedding.forward(context, x, tokens, position, positions_, embedding_dropout(context, side));
   return x;
 }
 
@@ -88,7 +91,7 @@ Transformer::Pass Transformer::forward(const Context& context, const Batch& batc
 }
 
 void Transformer::train(const Weights& weights, const View& gradients, const Batch& batch, float smoothing,
-                        LossTotals* totals, Arena& arena) {
+                        LossTotals* totals, Arena& arena) const {
   require_shape(gradients, 1, layout_.flat_size(), "the flat gradients");
   require(batch.state != nullptr, "training needs the step's state");
   Context context = context_for(weights, arena);
@@ -97,39 +100,39 @@ void Transformer::train(const Weights& weights, const View& gradients, const Bat
   context.training = true;
   const Pass pass = forward(context, batch);
 
-  const View doutput = context.take(batch.target.rows(), config_.width);
-  output_.train(context, totals, doutput, pass.decoder.output(), batch.labels, smoothing);
   const View dmemory = context.take(pass.memory.rows, pass.memory.cols);
-  const View dtarget = decoder_.backward(context, pass.decoder, doutput, dmemory);
-  target_embedding_.backward(context, dtarget, batch.target.order,
-                             context.dropout(config_.dropout, embedding_place(Side::target), Side::target));
-
+  {
+    const Scratch scratch(arena);
+    const View doutput = context.take(batch.target.rows(), config_.width);
+    output_.train(context, totals, doutput, pass.decoder.output(), batch.labels, smoothing);
+    const View dtarget = decoder_.backward(context, pass.decoder, doutput, dmemory);
+    target_embedding_.backward(context, dtarget, batch.target.order, embedding_dropout(context, Side::target));
+  }
   const View dencoded = context.take(batch.source.rows(), config_.width);
   decoder_.memory_backward(context, dencoded, dmemory, pass.encoder.output());
   const View dsource = encoder_.backward(context, pass.encoder, dencoded);
-  source_embedding_.backward(context, dsource, batch.source.order,
-                             context.dropout(config_.dropout, embedding_place(Side::source), Side::source));
+  source_embedding_.backward(context, dsource, batch.source.order, embedding_dropout(context, Side::source));
 }
 
 void Transformer::evaluate(const Weights& weights, const Batch& batch, float smoothing, LossTotals* totals,
-                           Arena& arena) {
+                           Arena& arena) const {
   const Context context = context_for(weights, arena);
   const Pass pass = forward(context, batch);
   output_.evaluate(context, totals, pass.decoder.output(), batch.labels, smoothing);
 }
 
-View Transformer::logits(const Weights& weights, const Batch& batch, Arena& arena) {
+View Transformer::logits(const Weights& weights, const Batch& batch, Arena& arena) const {
   const Context context = context_for(weights, arena);
   return output_.logits(context, forward(context, batch).decoder.output());
 }
 
-View Transformer::encode(const Weights& weights, const PackedSide& source, Arena& arena) {
+View Transformer::encode(const Weights& weights, const PackedSide& source, Arena& arena) const {
   const Context context = context_for(weights, arena);
   const View x = embed(context, source, Side::source);
   return decoder_.memory(context, encoder_.forward(context, x, source).output());
 }
 
-View Transformer::decode(const Weights& weights, const DecodeStep& step, Arena& arena) {
+View Transformer::decode(const Weights& weights, const DecodeStep& step, Arena& arena) const {
   const Context context = context_for(weights, arena);
   const View x = embed(context, target_embedding_, step.tokens, step.position, Side::target);
   return output_.logits(context, decoder_.step(context, x, step));

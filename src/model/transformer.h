@@ -27,23 +27,23 @@ class Transformer {
 
   // Forward and backward over one micro-batch with dropout: adds to gradients (M [1, flat]) and to *totals.
   void train(const Weights& weights, const View& gradients, const Batch& batch, float smoothing, LossTotals* totals,
-             Arena& arena);
+             Arena& arena) const;
 
   // Forward only, without dropout: adds to *totals.
-  void evaluate(const Weights& weights, const Batch& batch, float smoothing, LossTotals* totals, Arena& arena);
+  void evaluate(const Weights& weights, const Batch& batch, float smoothing, LossTotals* totals, Arena& arena) const;
 
   // Logits C [T, V] of a batch, without dropout (tests, scoring).
-  View logits(const Weights& weights, const Batch& batch, Arena& arena);
+  View logits(const Weights& weights, const Batch& batch, Arena& arena) const;
 
   // ---- decoding
   // Keys and values of every decoder layer's attention to the source: C [S, L * 2D], layer l's keys in the columns
   // from l * 2D, its values in the columns from l * 2D + D.
-  View encode(const Weights& weights, const PackedSide& source, Arena& arena);
+  View encode(const Weights& weights, const PackedSide& source, Arena& arena) const;
 
   // One position for each of R hypotheses; returns logits C [R, V]. The layers' new keys and values are written to
   // the rows [write_row, write_row + R) of the caches before they are read.
   using DecodeStep = tandem::DecodeStep;
-  View decode(const Weights& weights, const DecodeStep& step, Arena& arena);
+  View decode(const Weights& weights, const DecodeStep& step, Arena& arena) const;
 
  private:
   struct Pass {
@@ -55,6 +55,7 @@ class Transformer {
   View embed(const Context& context, const Embedding& embedding, const View& tokens, const View& position,
              Side side) const;
   View embed(const Context& context, const PackedSide& packed, Side side) const;
+  Dropout embedding_dropout(const Context& context, Side side) const;
   Context context_for(const Weights& weights, Arena& arena) const;
 
   Backend& backend_;

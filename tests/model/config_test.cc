@@ -58,8 +58,9 @@ TEST(Config, ParametersAreNamedInForwardOrder) {
   config.encoder_layers = config.decoder_layers = 1;
   config.tie = Tie::none;
   config.attention_bias = true;
+  const ParameterLayout layout = layout_of(config);
   std::vector<std::string> names;
-  for (const Parameter& parameter : layout_of(config).all()) {
+  for (const Parameter& parameter : layout.all()) {
     names.push_back(parameter.name);
   }
   EXPECT_EQ(names, (std::vector<std::string>{"source_embedding.weight",

@@ -122,7 +122,7 @@ inline Sentences test_target() { return {{5, 6, 4, 8}, {7, 3}, {4, 4, 8, 5, 3, 6
 class TestModel {
  public:
   TestModel(const ModelConfig& config, DType compute)
-      : backend(make_cpu_backend(2)),
+      : backend(make_cpu_backend(1)),
         master(compute == DType::f64 ? DType::f64 : DType::f32),
         model(*backend, config, master),
         arena([this](size_t bytes) { return backend->allocate(bytes); }) {
