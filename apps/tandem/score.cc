@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -13,7 +11,7 @@
 
 #include "commands.h"
 #include "core/error.h"
-#include "core/file.h"
+#include "data/lines.h"
 #include "text/bleu.h"
 #include "text/chrf.h"
 #include "text/metric_text.h"
@@ -41,12 +39,13 @@ struct Result {
   std::string signature;
 };
 
-// White space at the end of a line is no part of it, as in sacreBLEU's own command.
+// As sacreBLEU's own command reads: a byte-order mark is text, white space at the end of a line is not.
 std::vector<std::string> read_lines(const std::string& name) {
-  const std::string content = name == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : read_file(name);
+  LineReader reader(name, true);
   std::vector<std::string> lines;
-  std::istringstream stream(content);
-  for (std::string line; std::getline(stream, line);) {
+  for (std::string line; reader.next(line);) {
+    require(!reader.cut(), "line {} of {} is longer than {} bytes: is this one sentence a line?", reader.lines(),
+            reader.name(), LineReader::kLongestLine);
     lines.emplace_back(metric::rstrip_utf8(line));
   }
   return lines;
@@ -160,7 +159,10 @@ void run_score(const ScoreArguments& arguments) {
 void add_score(Program& program) {
   const auto a = std::make_shared<ScoreArguments>();  // shared by the options and the action, which outlive this call
   Command command = program.add("score", "Score translations: BLEU, chrF, TER, equal to sacreBLEU's");
-  command.option("--hyp", a->hypothesis, "translations, one a line, detokenised ('-': standard input)").required();
+  command
+      .option("--hyp", a->hypothesis,
+              "translations, one a line, detokenised; plain, .gz, .xz, .zst, '-' for standard input")
+      .required();
   command.option("--ref", a->references, "one or more reference files").required();
   command.option("--metric", a->metrics, "bleu, chrf, ter or several with commas");
   command.option("--width", a->width, "decimals of the scores");

@@ -113,7 +113,7 @@ struct RawSource {
 }  // namespace
 
 struct LineReader::State {
-  explicit State(const std::string& path) : file(path), block(kBlock) {
+  State(const std::string& path, bool keep) : file(path), block(kBlock), keep_mark(keep) {
     if (file.starts_with(RawFile::kGzip)) {
       text.push(io::gzip_decompressor());
     } else if (file.starts_with(RawFile::kXz)) {
@@ -131,6 +131,7 @@ struct LineReader::State {
   io::filtering_istreambuf text;
   std::vector<char> block;
   std::string_view rest;  // of the block
+  bool keep_mark;
   int64_t lines = 0;
   uint64_t bytes = 0;
   bool cut = false;
@@ -152,7 +153,7 @@ bool LineReader::State::fill() {
     return false;
   }
   rest = {block.data(), static_cast<size_t>(count)};
-  if (bytes == 0 && rest.starts_with("\xEF\xBB\xBF")) {
+  if (bytes == 0 && !keep_mark && rest.starts_with("\xEF\xBB\xBF")) {
     rest.remove_prefix(3);
   }
   bytes += static_cast<uint64_t>(count);
@@ -168,7 +169,7 @@ void LineReader::State::append(std::string& line, std::string_view part) {
   line.append(part.substr(0, room));
 }
 
-LineReader::LineReader(const std::string& path) : state_(std::make_unique<State>(path)) {}
+LineReader::LineReader(const std::string& path, bool keep_mark) : state_(std::make_unique<State>(path, keep_mark)) {}
 LineReader::~LineReader() = default;
 
 bool LineReader::next(std::string& line) {

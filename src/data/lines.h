@@ -14,13 +14,13 @@ class LineReader {
  public:
   static constexpr size_t kLongestLine = size_t{1} << 20;  // bytes
 
-  // "-" is standard input.
-  explicit LineReader(const std::string& path);
+  // "-" is standard input. With `keep_mark` a byte-order mark stays the first character of the text.
+  explicit LineReader(const std::string& path, bool keep_mark = false);
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // The next line without its end ("\n" or "\r\n") and without the file's byte-order mark. Of a line longer than
+  // The next line without its end ("\n" or "\r\n") and without the file's byte-order mark (see above). Of a line longer than
   // kLongestLine the beginning, and cut() is true. False at the end of the file.
   bool next(std::string& line);
   bool cut() const;

@@ -6,7 +6,9 @@ Every case is a small corpus with one to four references, scored by BLEU, chrF a
 (default 60) of them for each BLEU tokenizer. The same numbers in every run. Exit status 77: sacreBLEU is not there.
 """
 
+import gzip
 import json
+import lzma
 import random
 import subprocess
 import sys
@@ -33,7 +35,7 @@ WORDS = """the The cat sat on mat. It costs 3.5% of $1,000-2 (approx.) Hallo Wel
     ~ ^ | \\ { } [x] * + = < > @ ; : ' " , . - / ! ? § ¶ ¿qué? ¡hola! 0 1 10 1000000 3. .5 ,7 7, 7.a a.7 1-a 1--2""".split()
 SPACES = [" "] * 30 + ["  ", "\t", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x1f", "\x85", "\xa0", "\u1680", "\u2000",
                        "\u2003", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\u200b", "\u2060", "\u180e"]
-CONTROLS = ["\x00", "\x01", "\x07", "\x1b", "\x7f", "\x80", "\x9f", "\ufffd", "\ufffe", "\U0010ffff", "\ue000"]
+CONTROLS = ["\x01", "\x07", "\x1b", "\x7f", "\x80", "\x9f", "\ufffd", "\ufeff", "\ufffe", "\U0010ffff", "\ue000"]  # no zero byte: `tandem score` refuses it
 BROKEN = [b"\xff", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\x80\x80"]
 ANY = [c for c in map(chr, range(0x21, 0x20000)) if unicodedata.category(c) not in ("Cn", "Cs")] + CONTROLS
 
@@ -92,6 +94,8 @@ def make_case(rng, number):
         for _ in range(rng.randint(1, 8)):
             origin = make_line(rng, rng.choice([3, 12, 30]))
             pairs.append((disturb(rng, origin), [disturb(rng, origin) for _ in range(references)]))
+    if number % 20 == 2:  # a byte-order mark is text
+        pairs[0] = ("\ufeff" + pairs[0][0], pairs[0][1])
     lines = [[hypothesis] + references for hypothesis, references in pairs]
     columns = [[line.replace("\n", " ").encode() for line in column] for column in zip(*lines)]
     for column in columns:
@@ -135,7 +139,8 @@ def run_ours(binary, folder, hypotheses, references, arguments):
     names = []
     for i, column in enumerate([hypotheses] + references):
         names.append(folder / f"{i}.txt")
-        names[-1].write_bytes(b"".join(line + b"\n" for line in column))
+        compress = {0: gzip.compress, 1: lzma.compress}.get(len(column) % 4, bytes)
+        names[-1].write_bytes(compress(b"".join(line + b"\n" for line in column)))
     command = [binary, "score", "--hyp", "-", "--ref", *map(str, names[1:]), "--metric", "bleu,chrf,ter", "--format", "json",
                "--width", "15", *arguments]
     with names[0].open("rb") as standard_input:
