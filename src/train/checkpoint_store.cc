@@ -185,6 +185,9 @@ fs::path resolve_model(const fs::path& path) {
   require(fs::exists(path, error), "there is no model at {}", path.string());
   require(fs::is_directory(path, error), "{} is a file: give a run, checkpoint or model directory", path.string());
   if (has_manifest(path)) {
+    const std::string kind = read_manifest(path).kind;
+    require(kind != "prepared", "{} is prepared data, not a model: give a run, checkpoint or model directory",
+            path.string());
     return fs::canonical(path);
   }
   if (const fs::path best = target_of(path, "best"); !best.empty()) {

@@ -189,16 +189,16 @@ class Reader {
   void unknown_keys(const toml::table& table, const std::string& prefix) {
     for (const auto& [name, node] : table) {
       const std::string key = prefix + std::string(name.str());
-      const bool section = std::any_of(known_.begin(), known_.end(),
-                                       [&](const std::string& other) { return other.starts_with(key + "."); });
-      if (section && node.is_table()) {
-        unknown_keys(*node.as_table(), key + ".");
-      } else if (std::find(known_.begin(), known_.end(), key) == known_.end()) {
-        const std::string guess = nearest(key, known_);
-        report_.errors.push_back(
-            fmt::format("{}: {} '{}'{}", place(node, key), section ? "not a key but a section:" : "unknown key", key,
-                        guess.empty() || section ? "" : fmt::format("; did you mean '{}'?", guess)));
+      if (std::find(known_.begin(), known_.end(), key) != known_.end()) {
+        continue;
       }
+      if (node.is_table()) {
+        unknown_keys(*node.as_table(), key + ".");
+        continue;
+      }
+      const std::string guess = nearest(key, known_);
+      report_.errors.push_back(fmt::format("{}: unknown key '{}'{}", place(node, key), key,
+                                           guess.empty() ? "" : fmt::format("; did you mean '{}'?", guess)));
     }
   }
 

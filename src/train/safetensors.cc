@@ -27,21 +27,31 @@ namespace {
 constexpr uint64_t kMaxHeader = 100'000'000;
 constexpr uint64_t kPrefix = 8;
 
-constexpr std::array<std::pair<const char*, uint64_t>, 15> kTypes = {{{"F64", 8},
-                                                                      {"I64", 8},
-                                                                      {"U64", 8},
-                                                                      {"F32", 4},
-                                                                      {"I32", 4},
-                                                                      {"U32", 4},
-                                                                      {"F16", 2},
-                                                                      {"BF16", 2},
-                                                                      {"I16", 2},
-                                                                      {"U16", 2},
-                                                                      {"F8_E4M3", 1},
-                                                                      {"F8_E5M2", 1},
-                                                                      {"I8", 1},
-                                                                      {"U8", 1},
-                                                                      {"BOOL", 1}}};
+struct Type {
+  const char* name;
+  uint64_t bytes;
+};
+
+// In the order in which the reference writer puts tensors.
+constexpr std::array<Type, 15> kTypes = {{{"U64", 8},
+                                          {"I64", 8},
+                                          {"F64", 8},
+                                          {"F32", 4},
+                                          {"U32", 4},
+                                          {"I32", 4},
+                                          {"BF16", 2},
+                                          {"F16", 2},
+                                          {"U16", 2},
+                                          {"I16", 2},
+                                          {"F8_E4M3", 1},
+                                          {"F8_E5M2", 1},
+                                          {"I8", 1},
+                                          {"U8", 1},
+                                          {"BOOL", 1}}};
+
+const Type* type_of(const std::string& dtype) {
+  return std::find_if(kTypes.begin(), kTypes.end(), [&](const Type& type) { return dtype == type.name; });
+}
 
 // Parses JSON and refuses duplicate keys, which nlohmann-json would silently merge.
 Json parse_unique(const std::string& text) {
@@ -116,8 +126,7 @@ void read_exactly(int file, void* out, uint64_t bytes, uint64_t offset, const st
 
 std::string header_of(std::vector<TensorToWrite>& tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorToWrite& a, const TensorToWrite& b) {
-    const uint64_t left = safetensors_dtype_size(a.dtype), right = safetensors_dtype_size(b.dtype);
-    return left != right ? left > right : a.name < b.name;
+    return std::make_tuple(type_of(a.dtype), a.name) < std::make_tuple(type_of(b.dtype), b.name);
   });
   nlohmann::ordered_json header;  // keeps the order of writing
   header["__metadata__"] = {{"format", "pt"}};
@@ -142,12 +151,8 @@ uint64_t data_size(const TensorToWrite& tensor) {
 }  // namespace
 
 uint64_t safetensors_dtype_size(const std::string& dtype) {
-  for (const auto& [name, bytes] : kTypes) {
-    if (dtype == name) {
-      return bytes;
-    }
-  }
-  return 0;
+  const Type* type = type_of(dtype);
+  return type == kTypes.end() ? 0 : type->bytes;
 }
 
 int64_t TensorInfo::elements() const {

@@ -62,7 +62,7 @@ struct TensorToWrite {
 // Bytes that write_safetensors will write.
 uint64_t safetensors_size(const std::vector<TensorToWrite>& tensors);
 
-// Writes all tensors, ordered as the reference writer does (wider types first, then by name), with
+// Writes all tensors, ordered as the reference writer does (by type, wider ones first, then by name), with
 // `__metadata__ {"format": "pt"}`. The caller finishes the file.
 void write_safetensors(FileWriter& file, std::vector<TensorToWrite> tensors);
 
