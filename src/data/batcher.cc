@@ -13,6 +13,19 @@ namespace {
 
 constexpr uint32_t kShuffle = 0x5F1E;  // PhiloxStream's purpose
 
+// Uniform in [0, bound) without bias, from one random word and mostly without a division (Lemire, "Fast random integer
+// generation in an interval", 2019): a permutation of millions draws millions.
+uint32_t draw_below(PhiloxStream& random, uint32_t bound) {
+  uint64_t product = uint64_t{random.next()} * bound;
+  if (static_cast<uint32_t>(product) < bound) {
+    const uint32_t threshold = -bound % bound;
+    while (static_cast<uint32_t>(product) < threshold) {
+      product = uint64_t{random.next()} * bound;
+    }
+  }
+  return static_cast<uint32_t>(product >> 32);
+}
+
 // After a sentence's tokens were appended: its positions and its end.
 void close_sentence(HostSide& side) {
   const auto end = static_cast<int32_t>(side.tokens.size());
@@ -128,7 +141,7 @@ void Batcher::permute(int64_t epoch) {
   permutation_ = usable_;
   PhiloxStream random(config_.seed, kShuffle, static_cast<uint32_t>(epoch));
   for (size_t i = permutation_.size() - 1; i > 0; --i) {
-    std::swap(permutation_[i], permutation_[random.below(i + 1)]);
+    std::swap(permutation_[i], permutation_[draw_below(random, static_cast<uint32_t>(i + 1))]);
   }
   permuted_epoch_ = epoch;
 }

@@ -1,0 +1,340 @@
+#include "data/batcher.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "core/error.h"
+#include "core/philox.h"
+#include "data/corpus_of.h"
+#include "temporary_directory.h"
+
+namespace tandem {
+namespace {
+
+using testing::message_of;
+using testing::Sentences;
+
+// Random lengths from `shortest` to `longest`, ids from 4 to 99, and the pair's number as the first piece of both
+// sides.
+struct Pairs {
+  Sentences source, target;
+
+  Pairs(int64_t count, int64_t shortest, int64_t longest) {
+    PhiloxStream random(7, 1);
+    for (int64_t i = 0; i < count; ++i) {
+      for (Sentences* side : {&source, &target}) {
+        std::vector<int32_t> ids(static_cast<size_t>(shortest) +
+                                 random.below(static_cast<uint64_t>(longest - shortest + 1)));
+        for (int32_t& id : ids) {
+          id = static_cast<int32_t>(4 + random.below(96));
+        }
+        if (!ids.empty()) {
+          ids[0] = static_cast<int32_t>(100 + i);
+        }
+        side->push_back(ids);
+      }
+    }
+  }
+};
+
+std::vector<int64_t> pairs_of(const TrainStep& step) {
+  std::vector<int64_t> pairs;
+  for (const HostBatch& round : step.rounds) {
+    pairs.insert(pairs.end(), round.pairs.begin(), round.pairs.end());
+  }
+  return pairs;
+}
+
+// The order by token, the simple way.
+void expect_order(const HostSide& side) {
+  std::map<int32_t, std::vector<int32_t>> rows;
+  for (size_t row = 0; row < side.tokens.size(); ++row) {
+    rows[side.tokens[row]].push_back(static_cast<int32_t>(row));
+  }
+  std::vector<int32_t> order_rows, order_ids, order_starts{0};
+  for (const auto& [id, places] : rows) {
+    order_ids.push_back(id);
+    order_rows.insert(order_rows.end(), places.begin(), places.end());
+    order_starts.push_back(static_cast<int32_t>(order_rows.size()));
+  }
+  EXPECT_EQ(side.order_rows, order_rows);
+  EXPECT_EQ(side.order_ids, order_ids);
+  EXPECT_EQ(side.order_starts, order_starts);
+}
+
+TEST(Pack, by_hand) {
+  const HostBatch batch = pack({{10, 11}, {}, {12}}, {{20}, {21, 22, 20}, {23, 24}});
+  EXPECT_EQ(batch.source.tokens, (std::vector<int32_t>{10, 11, 1, 1, 12, 1}));
+  EXPECT_EQ(batch.source.position, (std::vector<int32_t>{0, 1, 2, 0, 0, 1}));
+  EXPECT_EQ(batch.source.starts, (std::vector<int32_t>{0, 3, 4, 6}));
+  EXPECT_EQ(batch.source.longest, 3);
+  EXPECT_EQ(batch.source.order_ids, (std::vector<int32_t>{1, 10, 11, 12}));
+  EXPECT_EQ(batch.source.order_rows, (std::vector<int32_t>{2, 3, 5, 0, 1, 4}));
+  EXPECT_EQ(batch.source.order_starts, (std::vector<int32_t>{0, 3, 4, 5, 6}));
+  EXPECT_EQ(batch.target.tokens, (std::vector<int32_t>{2, 20, 2, 21, 22, 20, 2, 23, 24}));
+  EXPECT_EQ(batch.target.position, (std::vector<int32_t>{0, 1, 0, 1, 2, 3, 0, 1, 2}));
+  EXPECT_EQ(batch.target.starts, (std::vector<int32_t>{0, 2, 6, 9}));
+  EXPECT_EQ(batch.target.longest, 4);
+  EXPECT_EQ(batch.labels, (std::vector<int32_t>{20, 1, 21, 22, 20, 1, 23, 24, 1}));
+  EXPECT_EQ(batch.pairs, (std::vector<int64_t>{0, 1, 2}));
+  expect_order(batch.target);
+  EXPECT_EQ(pack_source({{10, 11}, {}, {12}}).tokens, batch.source.tokens);
+  EXPECT_EQ(pack_source({{10, 11}, {}, {12}}).starts, batch.source.starts);
+  EXPECT_THROW(pack({{1}}, {}), Error);
+  EXPECT_EQ(pack({}, {}).source.starts, std::vector<int32_t>{0});
+}
+
+// Every pair once an epoch, both sides within the budget, no step that the next pair would still have fitted into.
+TEST(Batcher, an_epoch_has_every_pair_once) {
+  const Pairs pairs(500, 0, 30);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  const BatchConfig config{.tokens = 200, .seed = 3};
+  Batcher batcher(corpus, config);
+  std::vector<int64_t> seen;
+  std::vector<int64_t> next_source, next_target;  // of each step's first pair
+  std::vector<TrainStep> steps;
+  while (seen.size() < 1500) {
+    steps.push_back(batcher.next());
+    const TrainStep& step = steps.back();
+    ASSERT_EQ(step.rounds.size(), 1U);
+    const HostBatch& round = step.rounds[0];
+    EXPECT_LE(step.source_tokens, 200);
+    EXPECT_LE(step.target_tokens, 200);
+    EXPECT_EQ(step.source_tokens, static_cast<int64_t>(round.source.tokens.size()));
+    EXPECT_EQ(step.target_tokens, static_cast<int64_t>(round.labels.size()));
+    EXPECT_EQ(step.pairs, static_cast<int64_t>(round.pairs.size()));
+    next_source.push_back(round.source.starts[1]);
+    next_target.push_back(round.target.starts[1]);
+    const std::vector<int64_t> now = pairs_of(step);
+    seen.insert(seen.end(), now.begin(), now.end());
+    EXPECT_NEAR(step.epochs_done, static_cast<double>(seen.size()) / 500, 1e-9);
+    EXPECT_EQ(step.after.epoch * 500 + step.after.index, static_cast<int64_t>(seen.size()));
+  }
+  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+    EXPECT_TRUE(steps[i].source_tokens + next_source[i + 1] > 200 || steps[i].target_tokens + next_target[i + 1] > 200);
+  }
+  std::vector<std::vector<int64_t>> epochs;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    epochs.emplace_back(seen.begin() + epoch * 500, seen.begin() + (epoch + 1) * 500);
+    EXPECT_EQ(std::set<int64_t>(epochs.back().begin(), epochs.back().end()).size(), 500U);
+  }
+  EXPECT_NE(epochs[0], epochs[1]);
+  EXPECT_NE(epochs[1], epochs[2]);
+  EXPECT_FALSE(std::is_sorted(epochs[0].begin(), epochs[0].end()));
+}
+
+TEST(Batcher, packs_what_the_corpus_holds) {
+  const Pairs pairs(60, 0, 12);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  Batcher batcher(corpus, {.tokens = 150, .micro_tokens = 40});
+  for (int i = 0; i < 20; ++i) {
+    for (const HostBatch& round : batcher.next().rounds) {
+      Sentences source, target;
+      for (const int64_t pair : round.pairs) {
+        source.push_back(pairs.source[static_cast<size_t>(pair)]);
+        target.push_back(pairs.target[static_cast<size_t>(pair)]);
+      }
+      const HostBatch expected = pack(source, target);
+      EXPECT_EQ(round.source.tokens, expected.source.tokens);
+      EXPECT_EQ(round.source.position, expected.source.position);
+      EXPECT_EQ(round.source.starts, expected.source.starts);
+      EXPECT_EQ(round.target.tokens, expected.target.tokens);
+      EXPECT_EQ(round.target.longest, expected.target.longest);
+      EXPECT_EQ(round.labels, expected.labels);
+      expect_order(round.source);
+      expect_order(round.target);
+    }
+  }
+}
+
+TEST(Batcher, a_step_crosses_the_end_of_an_epoch) {
+  const Pairs pairs(7, 3, 3);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  Batcher batcher(corpus, {.tokens = 20});  // 5 pairs of 4 tokens
+  const auto first = pairs_of(batcher.next());
+  const TrainStep second = batcher.next();
+  auto all = first;
+  const auto more = pairs_of(second);
+  ASSERT_EQ(more.size(), 5U);
+  all.insert(all.end(), more.begin(), more.begin() + 2);
+  EXPECT_EQ(std::set<int64_t>(all.begin(), all.end()).size(), 7U);
+  EXPECT_EQ(second.after.epoch, 1);
+  EXPECT_EQ(second.after.index, 3);
+  EXPECT_NEAR(second.epochs_done, 10.0 / 7, 1e-12);
+}
+
+TEST(Batcher, a_step_may_be_larger_than_the_corpus) {
+  const Pairs pairs(3, 2, 2);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  Batcher batcher(corpus, {.tokens = 31});
+  const TrainStep step = batcher.next();
+  EXPECT_EQ(step.pairs, 10);
+  EXPECT_EQ(step.after.epoch, 3);
+  EXPECT_EQ(step.after.index, 1);
+}
+
+TEST(Batcher, goes_on_from_a_cursor) {
+  const Pairs pairs(80, 0, 20);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  const BatchConfig config{.tokens = 90, .micro_tokens = 50};
+  Batcher whole(corpus, config);
+  std::vector<TrainStep> steps;
+  for (int i = 0; i < 40; ++i) {
+    steps.push_back(whole.next());
+  }
+  for (size_t start : {0U, 1U, 7U, 20U, 38U}) {
+    Batcher resumed(corpus, config);
+    resumed.seek(steps[start].after);
+    const TrainStep step = resumed.next();
+    const TrainStep& expected = steps[start + 1];
+    ASSERT_EQ(step.rounds.size(), expected.rounds.size());
+    EXPECT_EQ(pairs_of(step), pairs_of(expected));
+    EXPECT_EQ(step.rounds.back().source.tokens, expected.rounds.back().source.tokens);
+    EXPECT_EQ(step.rounds.back().target.first, expected.rounds.back().target.first);
+    EXPECT_EQ(step.after.epoch, expected.after.epoch);
+    EXPECT_EQ(step.after.index, expected.after.index);
+  }
+  Batcher other(corpus, config);
+  EXPECT_NE(message_of([&] { other.seek({0, 81}); }).find("80"), std::string::npos);
+  EXPECT_NE(message_of([&] { other.seek({-1, 0}); }), "");
+}
+
+// The same pairs in the same order, whoever works on them; `first` says where a round's tokens lie in the whole step.
+TEST(Batcher, workers_and_rounds_share_the_same_steps) {
+  const Pairs pairs(300, 0, 25);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  for (const int workers : {1, 2, 3, 4, 7}) {
+    for (const int64_t micro : {int64_t{0}, int64_t{26}, int64_t{60}, int64_t{500}}) {
+      Batcher alone(corpus, {.tokens = 300});
+      std::vector<Batcher> team;
+      for (int worker = 0; worker < workers; ++worker) {
+        team.emplace_back(corpus, BatchConfig{.tokens = 300, .micro_tokens = micro}, worker, workers);
+      }
+      for (int i = 0; i < 12; ++i) {
+        const TrainStep expected = alone.next();
+        const HostBatch& whole = expected.rounds[0];
+        std::vector<int32_t> source, target;
+        std::vector<int64_t> together;
+        int64_t least = INT64_MAX, most = 0;
+        for (Batcher& batcher : team) {
+          const TrainStep part = batcher.next();
+          EXPECT_EQ(part.target_tokens, expected.target_tokens);
+          EXPECT_EQ(part.source_tokens, expected.source_tokens);
+          EXPECT_EQ(part.pairs, expected.pairs);
+          EXPECT_EQ(part.after.index, expected.after.index);
+          EXPECT_TRUE(micro > 0 || part.rounds.size() <= 1);
+          int64_t cost = 0;
+          for (const HostBatch& round : part.rounds) {
+            EXPECT_EQ(round.source.first, source.size());
+            EXPECT_EQ(round.target.first, target.size());
+            EXPECT_FALSE(round.pairs.empty());
+            EXPECT_TRUE(micro == 0 || static_cast<int64_t>(round.source.tokens.size()) <= micro);
+            EXPECT_TRUE(micro == 0 || static_cast<int64_t>(round.target.tokens.size()) <= micro);
+            source.insert(source.end(), round.source.tokens.begin(), round.source.tokens.end());
+            target.insert(target.end(), round.target.tokens.begin(), round.target.tokens.end());
+            together.insert(together.end(), round.pairs.begin(), round.pairs.end());
+            cost += static_cast<int64_t>(round.source.tokens.size() + round.target.tokens.size());
+          }
+          least = std::min(least, cost);
+          most = std::max(most, cost);
+        }
+        EXPECT_EQ(together, whole.pairs);
+        EXPECT_EQ(source, whole.source.tokens);
+        EXPECT_EQ(target, whole.target.tokens);
+        EXPECT_LE(most - least, 2 * 52) << "parts differ by more than two of the longest pairs";
+      }
+    }
+  }
+}
+
+TEST(Batcher, more_workers_than_pairs) {
+  const Pairs pairs(2, 5, 5);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  int64_t found = 0;
+  for (int worker = 0; worker < 5; ++worker) {
+    Batcher batcher(corpus, {.tokens = 12}, worker, 5);
+    const TrainStep step = batcher.next();
+    EXPECT_EQ(step.pairs, 2);
+    EXPECT_EQ(step.target_tokens, 12);
+    found += static_cast<int64_t>(pairs_of(step).size());
+  }
+  EXPECT_EQ(found, 2);
+}
+
+TEST(Batcher, sentence_budget) {
+  const Pairs pairs(50, 0, 20);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  Batcher batcher(corpus, {.tokens = 1, .sentences = 12, .micro_tokens = 30});
+  for (int i = 0; i < 10; ++i) {
+    const TrainStep step = batcher.next();
+    EXPECT_EQ(step.pairs, 12);
+    EXPECT_EQ(pairs_of(step).size(), 12U);
+    EXPECT_GT(step.rounds.size(), 1U);
+  }
+}
+
+TEST(Batcher, seed_and_epoch_make_the_order) {
+  const Pairs pairs(100, 1, 5);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  const auto order = [&](uint64_t seed, int64_t epoch) {
+    Batcher batcher(corpus, {.sentences = 100, .seed = seed});
+    batcher.seek({epoch, 0});
+    return pairs_of(batcher.next());
+  };
+  EXPECT_EQ(order(1, 0), order(1, 0));
+  EXPECT_NE(order(1, 0), order(2, 0));
+  EXPECT_NE(order(1, 0), order(1, 1));
+}
+
+TEST(Batcher, every_pair_is_first_equally_often) {
+  const Pairs pairs(10, 1, 5);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  Batcher batcher(corpus, {.sentences = 1});
+  std::map<int64_t, int> counts;
+  for (int64_t epoch = 0; epoch < 5000; ++epoch) {
+    batcher.seek({epoch, 0});
+    ++counts[pairs_of(batcher.next()).at(0)];
+  }
+  for (int64_t pair = 0; pair < 10; ++pair) {
+    EXPECT_NEAR(counts[pair], 500, 110) << "five standard deviations";
+  }
+}
+
+TEST(Batcher, long_pairs_are_left_out_and_counted) {
+  Sentences source(10, std::vector<int32_t>(4, 9)), target(10, std::vector<int32_t>(4, 9));
+  source[3].resize(10, 9);  // 11 tokens with the end mark
+  target[7].resize(11, 9);
+  source[5].resize(9, 9);
+  const Corpus corpus = testing::corpus_of(source, target);
+  Batcher batcher(corpus, {.sentences = 8, .max_length = 10});
+  EXPECT_EQ(batcher.too_long(), 2);
+  EXPECT_EQ(batcher.usable_pairs(), 8);
+  const auto seen = pairs_of(batcher.next());
+  EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()), (std::set<int64_t>{0, 1, 2, 4, 5, 6, 8, 9}));
+}
+
+TEST(Batcher, says_what_cannot_work) {
+  Sentences source(3, std::vector<int32_t>(4, 9)), target(3, std::vector<int32_t>(4, 9));
+  target[1].resize(20, 9);
+  const Corpus corpus = testing::corpus_of(source, target);
+  const auto message = [&](const BatchConfig& config) { return message_of([&] { Batcher(corpus, config); }); };
+  EXPECT_EQ(message({.tokens = 20}),
+            "training pair 1 has 21 tokens but a step takes only 20: raise batch.tokens or "
+            "lower max_length");
+  EXPECT_NE(message({.tokens = 100, .micro_tokens = 20}).find("micro_tokens"), std::string::npos);
+  EXPECT_NE(message({.max_length = 4}).find("none of the 3"), std::string::npos);
+  EXPECT_EQ(message({.tokens = 21}), "");
+  EXPECT_EQ(message({.tokens = 5, .max_length = 5}), "");
+  EXPECT_NE(message({.tokens = 0}), "");
+  EXPECT_NE(message({.max_length = 0}), "");
+  EXPECT_NE(message({.micro_tokens = -1}), "");
+  EXPECT_NE(message({.sentences = int64_t{1} << 40}), "");
+  EXPECT_THROW(Batcher(corpus, {}, 2, 2), Error);
+}
+
+}  // namespace
+}  // namespace tandem
