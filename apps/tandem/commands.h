@@ -6,8 +6,11 @@
 namespace tandem::cli {
 
 void add_score(Program& program);
+void add_prepare(Program& program);
 void add_train(Program& program);
 void add_translate(Program& program);
 void add_evaluate(Program& program);
+void add_inspect(Program& program);
+void add_average(Program& program);
 
 }  // namespace tandem::cli

@@ -9,9 +9,12 @@ int main(int argc, char** argv) {
   using namespace tandem::cli;
   Program program("tandem", "Trains translation models and tells the truth about the run.", TANDEM_VERSION);
   add_score(program);
+  add_prepare(program);
   add_train(program);
   add_translate(program);
   add_evaluate(program);
+  add_inspect(program);
+  add_average(program);
   try {
     return program.run(argc, argv);
   } catch (const tandem::Interrupted& interrupted) {

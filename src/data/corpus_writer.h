@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/file.h"
@@ -23,6 +24,7 @@ class CorpusWriter {
   int64_t pairs() const { return static_cast<int64_t>(lengths_.size() / 2); }
   int id_bytes() const { return static_cast<int>(footer_.id_bytes); }
   uint64_t bytes() const { return file_.size(); }
+  std::string checksum() const { return file_.checksum(); }  // of the whole file
 
  private:
   void add_side(Side side, std::span<const int32_t> ids);

@@ -1,0 +1,65 @@
+// tandem prepare: text files in, a directory for training out.
+#include "data/prepare.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "commands.h"
+
+namespace tandem::cli {
+
+namespace {
+
+// Options that are not a PrepareConfig's own members.
+struct Options {
+  PrepareConfig config;
+  std::string out;
+  bool no_shuffle = false;
+};
+
+void run_prepare(Options& options) {
+  options.config.out = options.out;
+  options.config.shuffle = !options.no_shuffle;
+  const PrepareStats stats = prepare(options.config);
+  std::fputs(to_table(stats).c_str(), stdout);
+  std::printf("written: %s\n", options.out.c_str());
+}
+
+}  // namespace
+
+void add_prepare(Program& program) {
+  const auto options = std::make_shared<Options>();  // shared with the action, which runs after this function
+  PrepareConfig& config = options->config;
+  program.add("prepare", "Cleans, shuffles and encodes parallel text for training.")
+      .option("--source", config.source, "Source text: one or more files; plain, gz, xz, zst, or - for standard input")
+      .option("--target", config.target, "Target text: as many files, line by line the translation")
+      .option("--tsv", config.tsv, "Instead of both: files with source, tab, target in every line")
+      .option("--valid-source", config.valid_source, "Validation set, source side")
+      .option("--valid-target", config.valid_target, "Validation set, target side")
+      .option("--valid-size", config.valid_size, "Instead: take this many pairs out of the training text")
+      .option("--test-source", config.test_source, "Test set, source side")
+      .option("--test-target", config.test_target, "Test set, target side")
+      .option("-o,--out", options->out, "Directory to write")
+      .required()
+      .flag("--force", config.force, "Replace the directory if it exists")
+      .option("--min-words", config.cleaning.min_words, "Drop pairs with a side of fewer words")
+      .option("--max-words", config.cleaning.max_words, "Drop pairs with a side of more words; 0 = no limit")
+      .option("--max-ratio", config.cleaning.max_ratio, "Drop pairs with a larger ratio of words; 0 = no limit")
+      .flag("--deduplicate", config.deduplicate, "Keep only the first of equal pairs")
+      .flag("--no-shuffle", options->no_shuffle, "Keep the order of the files")
+      .option("--seed", config.seed, "Seed of the shuffle and of --valid-size")
+      .option("--vocab-size", config.training.vocab_size, "Subword pieces, special ones counted")
+      .flag("--separate", config.separate, "One vocabulary for each language instead of a joint one")
+      .option("--character-coverage", config.training.character_coverage,
+              "Share of the text whose characters get a piece")
+      .option("--tokenizer-words", config.training.words, "Learn subwords from this many most frequent words")
+      .option("--tokenizer", config.tokenizer, "Use this SentencePiece model instead of learning one")
+      .option("--target-tokenizer", config.target_tokenizer, "Model of the target side, if it has its own")
+      .option("--threads", config.threads, "0 = all cores")
+      .example(
+          "tandem prepare --source train.en.gz --target train.de.gz --valid-source dev.en --valid-target dev.de "
+          "--vocab-size 32768 --out data/en-de")
+      .run([options] { run_prepare(*options); });
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,310 @@
+#include "data/prepare.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_set>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/manifest.h"
+#include "core/philox.h"
+#include "core/threads.h"
+#include "data/corpus_writer.h"
+#include "data/prepare_pairs.h"
+#include "data/prepare_progress.h"
+#include "data/prepare_text.h"
+#include "data/prepared_files.h"
+#include "text/subwords.h"
+
+namespace tandem {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr uint32_t kShufflePurpose = 0x5A;  // of the random stream
+constexpr int64_t kChunk = 16384;           // pairs encoded between two writes
+constexpr int64_t kPiece = 256;             // pairs of one piece of work
+
+uint64_t pair_hash(const std::string& source, const std::string& target) {
+  Checksum sum;
+  sum.add(source);
+  sum.add("\n");
+  sum.add(target);
+  return sum.value();
+}
+
+// The work of one prepare(), step by step.
+class Preparation {
+ public:
+  Preparation(const PrepareConfig& config, NewDirectory& out)
+      : config_(config), out_(out), store_(out.temporary() / "cleaned.scratch") {}
+
+  PrepareStats run();
+
+ private:
+  bool learns() const { return config_.tokenizer.empty(); }
+  void load_tokenizers();
+  void read_text();
+  void keep(std::string& source, std::string& target);
+  void order_and_hold_out();
+  void learn_tokenizers();
+  void encode();
+  void add_chunk(CorpusWriter& writer, std::span<const uint64_t> places);
+  void finish();
+  void add_file(const char* name, const char* role, const std::string& content);
+  void add_text_set(const TextSet& set, const char* name, const char* source_role, const char* target_role);
+
+  const PrepareConfig& config_;
+  NewDirectory& out_;
+  Interrupt interrupt_;
+  PairStore store_;
+  Stopwatch total_;
+  PrepareStats stats_;
+  Manifest manifest_{kPreparedKind, {}};
+  std::vector<uint64_t> places_;           // of the cleaned pairs in the store
+  std::unordered_set<uint64_t> known_;     // hashes of pairs, with --deduplicate
+  std::unordered_set<uint64_t> held_out_;  // hashes of the validation pairs taken out of the training text
+  WordCounts counts_[2];                   // joint: the first
+  std::optional<Subwords> subwords_[2];    // joint: the first
+};
+
+void Preparation::load_tokenizers() {
+  if (!learns()) {
+    subwords_[0] = Subwords::load(config_.tokenizer);
+    if (!config_.target_tokenizer.empty()) {
+      subwords_[1] = Subwords::load(config_.target_tokenizer);
+    }
+  }
+}
+
+void Preparation::add_file(const char* name, const char* role, const std::string& content) {
+  write_file(out_.temporary() / name, content);
+  manifest_.files.push_back({name, role, content.size(), checksum(content)});
+}
+
+void Preparation::add_text_set(const TextSet& set, const char* name, const char* source_role, const char* target_role) {
+  if (set.pairs > 0) {
+    add_file(fmt::format("{}.source.txt", name).c_str(), source_role, set.source);
+    add_file(fmt::format("{}.target.txt", name).c_str(), target_role, set.target);
+  }
+}
+
+// Counts the pair as dropped, or stores it.
+void Preparation::keep(std::string& source, std::string& target) {
+  tidy(source);
+  tidy(target);
+  DropReason reason = check_pair(source, target, config_.cleaning);
+  if (reason == DropReason::none && config_.deduplicate && !known_.insert(pair_hash(source, target)).second) {
+    reason = DropReason::duplicate;
+  }
+  if (reason != DropReason::none) {
+    ++stats_.dropped[static_cast<size_t>(reason)];
+    return;
+  }
+  places_.push_back(store_.add(source, target));
+  if (learns()) {
+    counts_[0].add(source);
+    counts_[config_.separate ? 1 : 0].add(target);
+  }
+}
+
+void Preparation::read_text() {
+  const Stopwatch watch;
+  StatusLine progress("reading", "pairs");
+  PairReader reader(config_.source, config_.target, config_.tsv);
+  std::string source, target;
+  while (reader.next(source, target)) {
+    ++stats_.raw_pairs;
+    if (reader.cut()) {
+      ++stats_.dropped[static_cast<size_t>(DropReason::oversized)];
+    } else {
+      keep(source, target);
+    }
+    if (stats_.raw_pairs % 4096 == 0) {
+      interrupt_.check();
+      progress.show(stats_.raw_pairs, reader.share());
+    }
+  }
+  stats_[Side::source].raw_bytes = reader.source_bytes();
+  stats_[Side::target].raw_bytes = reader.target_bytes();
+  known_ = {};
+  store_.end_writing();
+  require(!places_.empty(), "no pair is left of {} after cleaning: {}", stats_.raw_pairs, dropped_text(stats_));
+  stats_.seconds_reading = watch.seconds();
+}
+
+// Takes --valid-size random pairs out of the training text and puts the rest into its final order.
+void Preparation::order_and_hold_out() {
+  const auto valid = static_cast<size_t>(config_.valid_size);
+  require(valid < places_.size(), "--valid-size {} leaves no training pairs: only {} are left after cleaning", valid,
+          places_.size());
+  if (config_.shuffle || valid > 0) {
+    PhiloxStream random(config_.seed, kShufflePurpose);
+    for (size_t i = places_.size() - 1; i > 0; --i) {
+      std::swap(places_[i], places_[random.below(i + 1)]);
+    }
+  }
+  TextSet set;
+  std::string source, target;
+  for (size_t i = places_.size() - valid; i < places_.size(); ++i) {
+    store_.read(places_[i], source, target);
+    held_out_.insert(pair_hash(source, target));
+    set.add(source, target);
+  }
+  places_.resize(places_.size() - valid);
+  if (!config_.shuffle) {
+    std::sort(places_.begin(), places_.end());
+  }
+  if (valid > 0) {
+    stats_.dropped[static_cast<size_t>(DropReason::held_out)] = config_.valid_size;
+    stats_.valid_pairs = config_.valid_size;
+    add_text_set(set, "valid", role::kValidSource, role::kValidTarget);
+  }
+}
+
+void Preparation::learn_tokenizers() {
+  if (!learns()) {
+    return;
+  }
+  const Stopwatch watch;
+  const int models = config_.separate ? 2 : 1;
+  for (int i = 0; i < models; ++i) {
+    StatusLine progress("learning subwords", "");
+    progress.show(0, -1);
+    const EndProcess stoppable(interrupt_.signals(), out_.temporary());
+    subwords_[i] = Subwords::from_bytes(train_subwords(counts_[i], config_.training), "the new tokenizer");
+    const auto words = static_cast<int64_t>(counts_[i].size());
+    stats_.tokenizer_words_all += words;
+    stats_.tokenizer_words += std::min(words, config_.training.words);
+    counts_[i] = {};
+  }
+  stats_.seconds_training = watch.seconds();
+}
+
+// One piece of work: some pairs, encoded.
+struct Encoded {
+  std::vector<int32_t> ids;       // of all sentences, source and target in turn
+  std::vector<uint32_t> lengths;  // of every sentence
+  uint64_t bytes[2] = {0, 0};
+  int64_t words[2] = {0, 0};
+  int64_t empty = 0, held_out = 0;
+};
+
+void Preparation::add_chunk(CorpusWriter& writer, std::span<const uint64_t> places) {
+  const Subwords* const models[] = {&*subwords_[0], subwords_[1] ? &*subwords_[1] : &*subwords_[0]};
+  const auto count = static_cast<int64_t>(places.size());
+  std::vector<Encoded> pieces(static_cast<size_t>((count + kPiece - 1) / kPiece));
+  Threads(config_.threads).parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t piece) {
+    Encoded& result = pieces[static_cast<size_t>(piece)];
+    std::string text[2];
+    for (int64_t i = piece * kPiece; i < std::min(count, (piece + 1) * kPiece); ++i) {
+      store_.read(places[static_cast<size_t>(i)], text[0], text[1]);
+      if (!held_out_.empty() && held_out_.contains(pair_hash(text[0], text[1]))) {
+        ++result.held_out;
+        continue;
+      }
+      const size_t before = result.ids.size();
+      models[0]->encode(text[0], result.ids);
+      const size_t middle = result.ids.size();
+      models[1]->encode(text[1], result.ids);
+      if (middle == before || result.ids.size() == middle) {  // such as zero-width spaces only
+        result.ids.resize(before);
+        ++result.empty;
+        continue;
+      }
+      result.lengths.push_back(static_cast<uint32_t>(middle - before));
+      result.lengths.push_back(static_cast<uint32_t>(result.ids.size() - middle));
+      for (size_t side = 0; side < 2; ++side) {
+        result.bytes[side] += text[side].size() + 1;
+        result.words[side] += count_words(text[side]);
+      }
+    }
+  });
+  for (const Encoded& piece : pieces) {
+    std::span<const int32_t> ids = piece.ids;
+    for (size_t i = 0; i < piece.lengths.size(); i += 2) {
+      const auto source = ids.first(piece.lengths[i]);
+      const auto target = ids.subspan(piece.lengths[i], piece.lengths[i + 1]);
+      writer.add(source, target);
+      stats_[Side::source].add_sentence(source, kUnk);
+      stats_[Side::target].add_sentence(target, kUnk);
+      ids = ids.subspan(source.size() + target.size());
+    }
+    for (size_t side = 0; side < 2; ++side) {
+      stats_.side[side].cleaned_bytes += piece.bytes[side];
+      stats_.side[side].words += piece.words[side];
+    }
+    stats_.dropped[static_cast<size_t>(DropReason::empty)] += piece.empty;
+    stats_.dropped[static_cast<size_t>(DropReason::held_out)] += piece.held_out;
+  }
+}
+
+void Preparation::encode() {
+  const Stopwatch watch;
+  StatusLine progress("encoding", "pairs");
+  stats_.joint = !subwords_[1];
+  stats_[Side::source].vocabulary = subwords_[0]->size();
+  stats_[Side::target].vocabulary = subwords_[stats_.joint ? 0 : 1]->size();
+  const fs::path path = out_.temporary() / kCorpusFile;
+  CorpusWriter writer(path, subwords_[0]->size(), subwords_[stats_.joint ? 0 : 1]->size());
+  const std::span<const uint64_t> all = places_;
+  for (size_t first = 0; first < all.size(); first += kChunk) {
+    add_chunk(writer, all.subspan(first, std::min<size_t>(kChunk, all.size() - first)));
+    interrupt_.check();
+    progress.show(static_cast<int64_t>(first), static_cast<double>(first) / static_cast<double>(all.size()));
+  }
+  stats_.pairs = writer.pairs();
+  require(stats_.pairs > 0, "no pair is left of {} after cleaning: {}", stats_.raw_pairs, dropped_text(stats_));
+  for (SideStats& side : stats_.side) {
+    side.encoded_bytes = static_cast<uint64_t>(side.tokens) * static_cast<uint64_t>(writer.id_bytes());
+  }
+  writer.finish();
+  manifest_.files.push_back({kCorpusFile, role::kCorpus, writer.bytes(), writer.checksum()});
+  stats_.seconds_encoding = watch.seconds();
+}
+
+void Preparation::finish() {
+  add_file(stats_.joint ? kJointTokenizerFile : kSourceTokenizerFile, role::kSourceTokenizer, subwords_[0]->bytes());
+  if (!stats_.joint) {
+    add_file(kTargetTokenizerFile, role::kTargetTokenizer, subwords_[1]->bytes());
+  }
+  write_file(out_.temporary() / "manifest.json", to_json(manifest_));
+  stats_.seconds = total_.seconds();
+  write_file(out_.temporary() / kStatisticsFile, to_json(stats_));
+}
+
+PrepareStats Preparation::run() {
+  load_tokenizers();
+  const TextSet valid = read_text_set(config_.valid_source, config_.valid_target);
+  const TextSet test = read_text_set(config_.test_source, config_.test_target);
+  stats_.valid_pairs = valid.pairs;
+  stats_.test_pairs = test.pairs;
+  add_text_set(valid, "valid", role::kValidSource, role::kValidTarget);
+  add_text_set(test, "test", role::kTestSource, role::kTestTarget);
+  read_text();
+  order_and_hold_out();
+  learn_tokenizers();
+  encode();
+  finish();
+  return stats_;
+}
+
+}  // namespace
+
+PrepareStats prepare(const PrepareConfig& config) {
+  check_config(config);
+  NewDirectory out(config.out, config.force);
+  PrepareStats stats;
+  {
+    Preparation preparation(config, out);
+    stats = preparation.run();
+  }
+  out.commit();
+  return stats;
+}
+
+}  // namespace tandem

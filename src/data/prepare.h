@@ -1,0 +1,43 @@
+// From text files to a directory that training reads: clean, shuffle, learn subwords, encode.
+//
+// Same input and seed = same bytes of every file but stats.json, at any number of threads. Memory does not grow with
+// the text (24 bytes a pair are kept; the cleaned text waits in a scratch file).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "data/prepare_stats.h"
+#include "text/cleaning.h"
+#include "text/subwords_train.h"
+
+namespace tandem {
+
+struct PrepareConfig {
+  // Training text: source and target files (as many of one as of the other), or files with both in two columns.
+  std::vector<std::string> source, target, tsv;
+  std::string valid_source, valid_target, test_source, test_target;  // empty = none
+  int64_t valid_size = 0;  // > 0: this many pairs are taken out of the training text for validation
+
+  std::filesystem::path out;
+  bool force = false;  // replace `out` if it is a prepared directory
+
+  CleaningRules cleaning;
+  bool deduplicate = false;
+  bool shuffle = true;
+  uint64_t seed = 1;
+
+  std::string tokenizer, target_tokenizer;  // existing models; empty = learn new ones
+  bool separate = false;                    // one vocabulary for each side
+  SubwordTraining training;
+
+  int threads = 0;  // 0 = all cores
+};
+
+// Fails with one sentence, and leaves nothing behind. SIGINT and SIGTERM end as Interrupted (or, while SentencePiece
+// learns, end the process with 128 + signal), and leave nothing behind either.
+PrepareStats prepare(const PrepareConfig& config);
+
+}  // namespace tandem

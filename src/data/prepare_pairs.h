@@ -1,0 +1,63 @@
+// Sentence pairs from text files, and the scratch file where cleaned pairs wait.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/file.h"
+#include "data/lines.h"
+
+namespace tandem {
+
+// All pairs of two lists of files, or of a list of two-column files, one file after the other.
+class PairReader {
+ public:
+  // Either `source` and `target`, or `tsv`. Fails when a "-" would be read twice or the lists differ in length.
+  PairReader(std::vector<std::string> source, std::vector<std::string> target, std::vector<std::string> tsv);
+
+  // False when all files are at their end. Fails for an empty file and for two files with unequal numbers of lines.
+  bool next(std::string& source, std::string& target);
+  bool cut() const { return cut_; }  // the last pair had a line longer than LineReader::kLongestLine
+
+  std::string place() const;      // "line 12 of a.en" for messages
+  uint64_t source_bytes() const;  // of text read so far, line ends counted
+  uint64_t target_bytes() const;
+  double share() const;  // of all files, each counted the same; negative where not known
+
+ private:
+  bool next_line(std::string& source, std::string& target);
+  bool next_tsv(std::string& source, std::string& target);
+  void close_files();
+  [[noreturn]] void fail_unequal();
+
+  std::vector<std::string> source_, target_;  // with tsv: source_ has the files
+  bool tsv_;
+  bool cut_ = false;
+  size_t file_ = 0;
+  std::unique_ptr<LineReader> left_, right_;
+  uint64_t source_bytes_ = 0, target_bytes_ = 0;
+};
+
+// Pairs of lines in a file, written one after the other and then read in any order.
+class PairStore {
+ public:
+  explicit PairStore(const std::filesystem::path& path);
+  ~PairStore();
+  PairStore(const PairStore&) = delete;
+  PairStore& operator=(const PairStore&) = delete;
+
+  uint64_t add(const std::string& source, const std::string& target);  // gives the pair's place
+  void end_writing();
+  // Thread-safe.
+  void read(uint64_t place, std::string& source, std::string& target) const;
+
+ private:
+  FileWriter writer_;
+  int file_ = -1;
+};
+
+}  // namespace tandem

@@ -1,0 +1,47 @@
+// Which sentence pairs are fit for training.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+struct CleaningRules {
+  int64_t min_words = 1;
+  int64_t max_words = 80;  // 0 = no limit
+  double max_ratio = 9;    // of the longer side to the shorter one, in words; 0 = no limit
+};
+
+// Why a pair is left out: the first of these that applies.
+enum class DropReason : uint8_t {
+  none,
+  oversized,
+  invalid_utf8,
+  empty,
+  too_short,
+  too_long,
+  ratio,
+  duplicate,
+  held_out
+};
+constexpr size_t kDropReasons = 9;
+
+// For messages and stats.json, indexed by reason.
+constexpr std::array<const char*, kDropReasons> kDropNames = {
+    "none",         "oversized line", "invalid UTF-8",        "empty", "too few words", "too many words",
+    "length ratio", "duplicate",      "in the validation set"};
+
+bool valid_utf8(std::string_view text);
+
+// Control characters (tabs too) become spaces, runs of spaces one space, spaces at the ends vanish. Other text stays.
+void tidy(std::string& line);
+
+// Words between spaces of a tidy line.
+int64_t count_words(std::string_view line);
+
+// Both lines must be tidy. Never gives oversized, duplicate or held_out: those need more than the pair.
+DropReason check_pair(std::string_view source, std::string_view target, const CleaningRules& rules);
+
+}  // namespace tandem
