@@ -1,8 +1,6 @@
 #include "decoding.h"
 
-#include <sstream>
-
-#include "core/file.h"
+#include "data/lines.h"
 #include "train/setup.h"
 
 namespace tandem::cli {
@@ -46,12 +44,11 @@ LoadedTranslator::LoadedTranslator(const DecodingOptions& options, int n_best, s
       translator(decoder, model.subwords(Side::source), model.subwords(Side::target), translate) {}
 
 std::vector<std::string> read_lines(const std::string& file) {
-  std::istringstream content(read_file(file));
+  LineReader reader(file);
   std::vector<std::string> lines;
-  for (std::string line; std::getline(content, line);) {
-    if (line.ends_with('\r')) {
-      line.pop_back();
-    }
+  for (std::string line; reader.next(line);) {
+    require(!reader.cut(), "line {} of {} is longer than {} bytes", reader.lines(), reader.name(),
+            LineReader::kLongestLine);
     lines.push_back(std::move(line));
   }
   return lines;

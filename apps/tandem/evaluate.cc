@@ -111,8 +111,8 @@ void run_evaluate(const EvaluateArguments& arguments) {
 }  // namespace
 
 void add_evaluate(Program& program) {
-  const auto a =
-      std::make_shared<EvaluateArguments>();  // shared by the options and the action, which outlive this call
+  // Shared by the options and the action, which outlive this call.
+  const auto a = std::make_shared<EvaluateArguments>();
   Command command = program.add("evaluate", "Loss, perplexity, BLEU and chrF of a model on a test set.");
   add_decoding_options(command, a->decoding);
   command.option("--source", a->source, "raw source text, one sentence a line").required();

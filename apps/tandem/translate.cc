@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/signals.h"
+#include "data/lines.h"
 #include "decode/translate_stream.h"
 #include "decoding.h"
 #include "text_output.h"
@@ -29,21 +29,28 @@ struct TranslateArguments {
   bool scores = false;
 };
 
-void open_input(std::ifstream& file, const std::string& name) {
-  require(!std::filesystem::is_directory(name), "cannot read {}: it is a directory", name);
-  file.open(name, std::ios::binary);
-  require(file.is_open(), "cannot read {}: check that it exists and may be read", name);
+// Gives the input's lines one by one. What is typed at a terminal comes as soon as the line is complete.
+std::function<bool(std::string&)> open_input(const std::string& name, bool typed) {
+  if (typed) {
+    return [](std::string& line) { return static_cast<bool>(std::getline(std::cin, line)); };
+  }
+  auto reader = std::make_shared<LineReader>(name);  // lives as long as the function that holds it
+  return [reader](std::string& line) {
+    const bool more = reader->next(line);
+    if (more && reader->cut()) {
+      log::warning("line {} of {} is longer than {} bytes: only its beginning is translated", reader->lines(),
+                   reader->name(), LineReader::kLongestLine);
+    }
+    return more;
+  };
 }
 
 void run_translate(const TranslateArguments& arguments) {
   std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends us quietly
   require(arguments.n_best == 0 || !arguments.scores, "--n-best has scores already: leave --scores out");
   require(arguments.n_best >= 0, "--n-best {} is not possible: give a number from 1 to the beam", arguments.n_best);
-  std::ifstream file;
-  if (arguments.input != "-") {
-    open_input(file, arguments.input);
-  }
-  std::ios::sync_with_stdio(false);
+  const bool typed = arguments.input == "-" && isatty(STDIN_FILENO) == 1;
+  const auto next_line = open_input(arguments.input, typed);
   TextOutput output(arguments.output);
   std::optional<Signals> signals;
   if (output.is_file()) {
@@ -56,13 +63,12 @@ void run_translate(const TranslateArguments& arguments) {
   });
   log::info("{}; {}, step {}", loaded.backend->description(), loaded.model.directory().string(), loaded.model.step());
   // Many batches at a time, so that sentences of similar length meet; at a terminal every line is answered at once.
-  const bool typed = arguments.input == "-" && isatty(STDIN_FILENO) == 1;
   const int64_t window = typed ? 1 : 64 * loaded.translate.batch;
   const OutputFormat format = arguments.n_best > 0 ? OutputFormat::n_best
                               : arguments.scores   ? OutputFormat::scores
                                                    : OutputFormat::text;
-  const StreamSummary summary = translate_stream(loaded.translator, arguments.input == "-" ? std::cin : file, window,
-                                                 format, [&output](std::string_view text) { output.write(text); });
+  const StreamSummary summary = translate_stream(loaded.translator, next_line, window, format,
+                                                 [&output](std::string_view text) { output.write(text); });
   output.finish();
   const double seconds = std::max(summary.seconds, 1e-6);
   log::info("{} lines in {:.1f} s: {:.1f} lines/s, {:.0f} output pieces/s", summary.lines, seconds,
@@ -72,11 +78,12 @@ void run_translate(const TranslateArguments& arguments) {
 }  // namespace
 
 void add_translate(Program& program) {
-  const auto a =
-      std::make_shared<TranslateArguments>();  // shared by the options and the action, which outlive this call
+  // Shared by the options and the action, which outlive this call.
+  const auto a = std::make_shared<TranslateArguments>();
   Command command = program.add("translate", "Translate raw text: as many lines out as in, in the same order.");
   add_decoding_options(command, a->decoding);
-  command.option("-i,--input", a->input, "text, one sentence a line ('-': standard input)");
+  command.option("-i,--input", a->input,
+                 "text, one sentence a line, plain or packed (gz, xz, zst); '-': standard input");
   command.option("-o,--output", a->output, "the translations ('-': standard output); a file appears when complete");
   command.option("--n-best", a->n_best, "print this many translations of every line, with scores; 0 = the best alone");
   command.flag("--scores", a->scores, "print score TAB log-probability TAB text");

@@ -8,19 +8,17 @@ namespace {
 
 constexpr size_t kWindowBytes = size_t{16} << 20;
 
-// The next lines, without their ends; none at the end of the input.
-std::vector<std::string> read_window(std::istream& input, int64_t window) {
+using NextLine = std::function<bool(std::string&)>;
+
+// None at the end of the input.
+std::vector<std::string> read_window(const NextLine& next_line, int64_t window) {
   std::vector<std::string> lines;
   std::string line;
   size_t bytes = 0;
-  while (static_cast<int64_t>(lines.size()) < window && bytes < kWindowBytes && std::getline(input, line)) {
-    if (line.ends_with('\r')) {
-      line.pop_back();
-    }
+  while (static_cast<int64_t>(lines.size()) < window && bytes < kWindowBytes && next_line(line)) {
     bytes += line.size();
-    lines.push_back(std::move(line));
+    lines.push_back(line);
   }
-  require(!input.bad(), "the input cannot be read to its end");
   return lines;
 }
 
@@ -43,13 +41,13 @@ std::string formatted(const std::vector<Translation>& translations, int64_t line
   return text;
 }
 
-StreamSummary translate_stream(Translator& translator, std::istream& input, int64_t window, OutputFormat format,
+StreamSummary translate_stream(Translator& translator, const NextLine& next_line, int64_t window, OutputFormat format,
                                const std::function<void(std::string_view)>& write) {
   const auto start = std::chrono::steady_clock::now();
   const int64_t pieces_before = translator.output_pieces();
   StreamSummary summary;
-  for (std::vector<std::string> lines = read_window(input, window); !lines.empty();
-       lines = read_window(input, window)) {
+  for (std::vector<std::string> lines = read_window(next_line, window); !lines.empty();
+       lines = read_window(next_line, window)) {
     std::string output;
     for (const std::vector<Translation>& translations : translator.translate(lines, summary.lines + 1)) {
       output += formatted(translations, ++summary.lines, format);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <istream>
 #include <string>
 #include <string_view>
 
@@ -23,9 +22,9 @@ struct StreamSummary {
 };
 
 // Reads windows of at most `window` lines (and some megabytes), so that batches can be made of sentences of similar
-// length, and hands each window's output to `write`.
-StreamSummary translate_stream(Translator& translator, std::istream& input, int64_t window, OutputFormat format,
-                               const std::function<void(std::string_view)>& write);
+// length, and hands each window's output to `write`. `next_line` gives the next line without its end; false = no more.
+StreamSummary translate_stream(Translator& translator, const std::function<bool(std::string&)>& next_line,
+                               int64_t window, OutputFormat format, const std::function<void(std::string_view)>& write);
 
 // The lines of one translated line, each with its line end. `line` counts from 1.
 std::string formatted(const std::vector<Translation>& translations, int64_t line, OutputFormat format);
