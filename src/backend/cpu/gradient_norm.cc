@@ -1,34 +1,36 @@
 #include <cmath>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/dispatch.h"
 #include "backend/cpu/rows.h"
+#include "backend/cpu/simd.h"
 
 namespace tandem {
 
 namespace {
 
 constexpr int64_t kChunk = 1 << 16;
-constexpr int64_t kSums = 16;  // sums that run side by side
+
+template <class A>
+Vec<double> load_double(const A* from) {
+  typedef A Four __attribute__((vector_size(4 * sizeof(A))));
+  Four four;
+  std::memcpy(&four, from, sizeof four);
+  return __builtin_convertvector(four, Vec<double>);
+}
 
 template <class A>
 double sum_of_squares(const A* x, int64_t n) {
-  double sums[kSums] = {};
+  Vec<double> sums[4] = {};
   int64_t i = 0;
-  for (; i + kSums <= n; i += kSums) {
-#pragma omp simd
-    for (int64_t j = 0; j < kSums; ++j) {
-      const double value = static_cast<double>(x[i + j]);
+  for (; i + 16 <= n; i += 16) {
+    for (int j = 0; j < 4; ++j) {
+      const Vec<double> value = load_double(x + i + 4 * j);
       sums[j] += value * value;
     }
   }
+  double total = sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
   for (; i < n; ++i) {
-    const double value = static_cast<double>(x[i]);
-    sums[i % kSums] += value * value;
-  }
-  double total = 0;
-  for (const double sum : sums) {
-    total += sum;
+    total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   }
   return total;
 }

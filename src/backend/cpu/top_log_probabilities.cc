@@ -27,7 +27,7 @@ void insert(Candidate<A>* list, int64_t count, Candidate<A> candidate) {
 template <class T>
 void select(Candidate<Wide<T>>* list, const T* logits, int64_t cols, int64_t k) {
   using A = Wide<T>;
-  constexpr int64_t kBlock = 64;  // passed over as a whole where nothing in it is good enough
+  constexpr int64_t kBlock = 256;  // passed over as a whole where nothing in it is good enough
   for (int64_t i = 0; i < k; ++i) {
     insert(list, i, Candidate<A>{static_cast<A>(logits[i]), static_cast<int32_t>(i)});
   }
