@@ -44,8 +44,9 @@ void gather(Wide<T>* to, const View& from, int64_t first, int64_t rows, const At
             Wide<T> scale = 1) {
   using A = Wide<T>;
   const int64_t stride = padded(block.width);
+  const T* begin = from.host<T>() + first * from.stride + block.head * block.width;
   for (int64_t row = 0; row < rows; ++row) {
-    const T* source = from.host<T>() + (first + row) * from.stride + block.head * block.width;
+    const T* source = begin + row * from.stride;
     A* target = to + row * stride;
     for_vectors<A>(block.width, [&](int64_t i, auto part) { store(target + i, load(source + i, part) * scale, part); });
     std::fill(target + block.width, target + stride, A{0});
@@ -71,8 +72,9 @@ template <class T>
 void scatter(const View& to, int64_t first, const Wide<T>* from, int64_t rows, const AttentionBlock& block,
              Wide<T> scale = 1) {
   using A = Wide<T>;
+  T* begin = to.host<T>() + first * to.stride + block.head * block.width;
   for (int64_t row = 0; row < rows; ++row) {
-    T* target = to.host<T>() + (first + row) * to.stride + block.head * block.width;
+    T* target = begin + row * to.stride;
     const A* source = from + row * padded(block.width);
     for_vectors<A>(block.width, [&](int64_t i, auto part) { store(target + i, load(source + i, part) * scale, part); });
   }
