@@ -9,8 +9,8 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "observe/message.h"
 #include "observe/metrics.h"
-#include "tensorboard.pb.h"
 
 namespace tandem {
 
@@ -45,21 +45,31 @@ std::filesystem::path new_path(const std::filesystem::path& directory) {
   return directory / fmt::format("{}{:010}.{}.{}.0", kPrefix, free_second(directory), host_name(), getpid());
 }
 
-events::Event event_at(double time, int64_t step) {
-  events::Event event;
-  event.set_wall_time(time);
-  event.set_step(step);
+// Event: wall_time 1, step 2, then one of file_version 3, summary 5, session_log 7. A step of 0 is left out, as
+// protobuf does with defaults.
+Message event_at(double time, int64_t step) {
+  Message event;
+  event.number(1, time);
+  if (step != 0) {
+    event.integer(2, step);
+  }
   return event;
 }
 
-std::string hparams_event(double time, const char* tag, const events::HParamsPluginData& data) {
-  events::Event event = event_at(time, 0);
-  events::Summary::Value* value = event.mutable_summary()->add_value();
-  value->set_tag(tag);
-  events::SummaryMetadata::PluginData* plugin = value->mutable_metadata()->mutable_plugin_data();
-  plugin->set_plugin_name("hparams");
-  plugin->set_content(data.SerializeAsString());
-  return event.SerializeAsString();
+// SummaryMetadata: plugin_data 1 {plugin_name 1, content 2}
+Message metadata(std::string_view plugin, std::string_view content = {}) {
+  Message data;
+  data.text(1, plugin);
+  if (!content.empty()) {
+    data.text(2, content);
+  }
+  return Message().message(1, data);
+}
+
+// Summary: repeated value 1 {tag 1, simple_value 2, tensor 8, metadata 9}
+std::string hparams_event(double time, std::string_view tag, const Message& data) {
+  const Message value = Message().text(1, tag).message(9, metadata("hparams", data.bytes()));
+  return event_at(time, 0).message(5, Message().message(1, value)).bytes();
 }
 
 void put_little_endian(std::string& to, uint64_t value, int bytes) {
@@ -90,31 +100,22 @@ std::string frame(std::string_view event) {
   return record;
 }
 
-std::string version_event(double time) {
-  events::Event event = event_at(time, 0);
-  event.set_file_version("brain.Event:2");
-  return event.SerializeAsString();
-}
+std::string version_event(double time) { return event_at(time, 0).text(3, "brain.Event:2").bytes(); }
 
 std::string scalar_event(double time, int64_t step, const Scalars& scalars) {
-  events::Event event = event_at(time, step);
+  Message summary;
   for (const auto& [tag, number] : scalars) {
-    events::Summary::Value* value = event.mutable_summary()->add_value();
-    value->set_tag(tag);
-    value->set_simple_value(static_cast<float>(number));
+    summary.message(1, Message().text(1, tag).number(2, static_cast<float>(number)));
   }
-  return event.SerializeAsString();
+  return event_at(time, step).message(5, summary).bytes();
 }
 
+// TensorProto: dtype 1 (7 = string), tensor_shape 2 {repeated dim 2 {size 1}}, repeated string_val 8
 std::string text_event(double time, int64_t step, const std::string& tag, const std::string& markdown) {
-  events::Event event = event_at(time, step);
-  events::Summary::Value* value = event.mutable_summary()->add_value();
-  value->set_tag(tag);
-  value->mutable_tensor()->set_dtype(7);
-  value->mutable_tensor()->mutable_tensor_shape()->add_dim()->set_size(1);
-  value->mutable_tensor()->add_string_val(markdown);
-  value->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
-  return event.SerializeAsString();
+  const Message shape = Message().message(2, Message().integer(1, 1));
+  const Message tensor = Message().integer(1, 7).message(2, shape).text(8, markdown);
+  const Message value = Message().text(1, tag).message(8, tensor).message(9, metadata("text"));
+  return event_at(time, step).message(5, Message().message(1, value)).bytes();
 }
 
 EventWriter::EventWriter(const std::filesystem::path& directory, int64_t first_step)
@@ -134,34 +135,33 @@ void EventWriter::text(double time, int64_t step, const std::string& tag, const 
   write(text_event(time, step, tag, markdown));
 }
 
+// HParamsPluginData: session_start_info 3 {map hparams 1, start_time_secs 5} or session_end_info 4 {status 1,
+// end_time_secs 2}; a map is repeated {key 1, value 2}, a value number_value 2, string_value 3 or bool_value 4.
 void EventWriter::hyperparameters(double time, const Hyperparameters& values) {
-  events::HParamsPluginData data;
-  events::SessionStartInfo* info = data.mutable_session_start_info();
-  info->set_start_time_secs(time);
+  Message info;
   for (const auto& [name, value] : values) {
-    events::HParamValue& to = (*info->mutable_hparams())[name];
+    Message to;
     if (const auto* number = std::get_if<double>(&value)) {
-      to.set_number_value(*number);
+      to.number(2, *number);
     } else if (const auto* flag = std::get_if<bool>(&value)) {
-      to.set_bool_value(*flag);
+      to.integer(4, *flag ? 1 : 0);
     } else {
-      to.set_string_value(std::get<std::string>(value));
+      to.text(3, std::get<std::string>(value));
     }
+    info.message(1, Message().text(1, name).message(2, to));
   }
-  write(hparams_event(time, "_hparams_/session_start_info", data));
+  info.number(5, time);
+  write(hparams_event(time, "_hparams_/session_start_info", Message().message(3, info)));
 }
 
 void EventWriter::end_session(double time, bool success) {
-  events::HParamsPluginData data;
-  data.mutable_session_end_info()->set_status(success ? 1 : 2);
-  data.mutable_session_end_info()->set_end_time_secs(time);
-  write(hparams_event(time, "_hparams_/session_end_info", data));
+  const Message info = Message().integer(1, success ? 1 : 2).number(2, time);
+  write(hparams_event(time, "_hparams_/session_end_info", Message().message(4, info)));
 }
 
+// SessionLog: status 1 (1 = START)
 void EventWriter::restart(double time, int64_t first_step) {
-  events::Event event = event_at(time, first_step);
-  event.mutable_session_log()->set_status(events::SessionLog::START);
-  write(event.SerializeAsString());
+  write(event_at(time, first_step).message(7, Message().integer(1, 1)).bytes());
 }
 
 }  // namespace tandem
