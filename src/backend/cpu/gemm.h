@@ -54,17 +54,35 @@ struct Block {
   int64_t cols = 0;
 };
 
+// The sizes of the blocks of a [rows, cols] product of activations and weights: large, since oneDNN packs its operands
+// anew for every block, but enough of them for the threads. Measured with bench/gemm.cc. Rows are a multiple of 24 and
+// 16 (gemm_f32.cc). A few rows (decoding) are cut into narrow blocks; widths of 128 and more give the same bits.
+struct BlockSize {
+  int64_t rows = 960;
+  int64_t cols = 2048;
+
+  BlockSize(int64_t all_rows, int64_t all_cols) {
+    constexpr int64_t kBlocks = 16, kLeastRows = 240;
+    const int64_t least_cols = all_rows <= kLeastRows ? 128 : 512;
+    while (down(all_rows) * across(all_cols) < kBlocks && (rows > kLeastRows || cols > least_cols)) {
+      (cols >= 2 * rows || rows == kLeastRows ? cols : rows) /= 2;
+    }
+  }
+
+  int64_t down(int64_t all_rows) const { return (all_rows + rows - 1) / rows; }
+  int64_t across(int64_t all_cols) const { return (all_cols + cols - 1) / cols; }
+};
+
 // Calls body(block) for all blocks of a [rows, cols] matrix. Blocks that share columns follow one another, so that
 // what belongs to the columns (the weights, as a rule larger than the activations) stays in the cache.
 template <class Body>
-void for_blocks(const Threads& threads, int64_t rows, int64_t cols, int64_t block_rows, int64_t block_cols,
-                const Body& body) {
-  const int64_t down = (rows + block_rows - 1) / block_rows;
-  const int64_t across = (cols + block_cols - 1) / block_cols;
-  threads.parallel_for(down * across, [&](int64_t i) {
-    const int64_t row = i % down * block_rows;
-    const int64_t col = i / down * block_cols;
-    body(Block{row, std::min(block_rows, rows - row), col, std::min(block_cols, cols - col)});
+void for_blocks(const Threads& threads, int64_t rows, int64_t cols, const Body& body) {
+  const BlockSize size(rows, cols);
+  const int64_t down = size.down(rows);
+  threads.parallel_for(down * size.across(cols), [&](int64_t i) {
+    const int64_t row = i % down * size.rows;
+    const int64_t col = i / down * size.cols;
+    body(Block{row, std::min(size.rows, rows - row), col, std::min(size.cols, cols - col)});
   });
 }
 

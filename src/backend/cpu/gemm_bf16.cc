@@ -14,7 +14,7 @@ using dnnl::memory;
 // Rows of a block are filled up to a multiple of this with zeros, so that the number of distinct shapes, and with it
 // of primitives, stays small while token counts vary.
 constexpr int64_t kRowStep = 64;
-constexpr size_t kMostPrimitives = 256;
+constexpr size_t kMostPrimitives = 512;
 
 // m, n, k, the three strides, transposed a, transposed b, add
 using Shape = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool, bool>;

@@ -8,12 +8,6 @@ namespace tandem {
 
 namespace {
 
-// Sizes of the blocks of y, measured (bench/gemm.cc). Few rows (decoding) get narrow blocks, work for every thread.
-constexpr int64_t kBlockRows = 240;  // a multiple of 24 and 16, see gemm_f32.cc
-constexpr int64_t kBlockCols = 512;
-constexpr int64_t kFewRows = 128;
-constexpr int64_t kFewRowsBlockCols = 128;
-
 // y and pre from the sums x w', which may lie where y lies.
 template <class T>
 struct Finish {
@@ -78,8 +72,7 @@ void linear_block(const Block& block, const View& y, const View& x, const View& 
 void CpuBackend::linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) {
   dispatch(y.dtype, [&]<class T>() {
     const Finish<T> finish{y, epilogue};
-    for_blocks(threads_, y.rows, y.cols, kBlockRows, y.rows <= kFewRows ? kFewRowsBlockCols : kBlockCols,
-               [&](const Block& block) { linear_block<T>(block, y, x, w, finish); });
+    for_blocks(threads_, y.rows, y.cols, [&](const Block& block) { linear_block<T>(block, y, x, w, finish); });
   });
 }
 

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kBlock = 512;
 constexpr int64_t kChunk = 256;
 constexpr int64_t kChunkStep = 64;  // a last chunk is filled up to a multiple of this with zeros: few distinct shapes
-constexpr int64_t kGap = 64 / 2;    // elements between copied rows, against powers of two
+constexpr int64_t kGap = 32;        // elements between copied rows, against powers of two
 
 // Where there are few blocks, the tokens are cut into 2, 4, 8 segments, whose sums are added in order at the end.
 constexpr int64_t kPieces = 8;
