@@ -1,6 +1,8 @@
 // A directory that is removed with everything in it when the test ends.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
@@ -10,8 +12,8 @@ namespace tandem::testing {
 
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "tandem-test-XXXXXX").string();
+  explicit TemporaryDirectory(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string name = (parent / "tandem-test-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) {
       throw std::runtime_error("cannot create a temporary directory");
     }
@@ -30,6 +32,14 @@ class TemporaryDirectory {
  private:
   std::filesystem::path path_;
 };
+
+// In memory where possible, for tests that sync many files and do not mean the disk.
+inline std::filesystem::path memory_directory() {
+  std::error_code ignored;
+  return std::filesystem::is_directory("/dev/shm", ignored) && ::access("/dev/shm", W_OK) == 0
+             ? "/dev/shm"
+             : std::filesystem::temp_directory_path();
+}
 
 // The message of what `action` throws; empty when it throws nothing.
 template <class Action>

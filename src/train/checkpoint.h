@@ -87,6 +87,10 @@ void remove_stale_checkpoints(const std::filesystem::path& run);
 // All complete-looking checkpoint directories of a run, oldest first. Not verified.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& run);
 
+// The best by `metric`, best first, of those that were validated at their own step; at most `count`. Not verified.
+std::vector<std::filesystem::path> list_best_checkpoints(const std::filesystem::path& run, int64_t count,
+                                                         Metric metric);
+
 // The newest checkpoint that passes verification: `latest`, or, when that is damaged, the newest undamaged one with a
 // warning that names the damage. Nothing when the run has none at all; fails when all are damaged.
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& run);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -71,22 +72,6 @@ void remove_checkpoint(const fs::path& directory) {
   }
 }
 
-std::vector<fs::path> best_checkpoints(const std::vector<fs::path>& all, int64_t count, Metric metric) {
-  std::vector<std::tuple<double, int64_t, fs::path>> scored;  // the lower the better; then the older
-  for (const fs::path& directory : all) {
-    if (const auto score = count > 0 ? score_of(directory, metric) : std::nullopt; score && *score == *score) {
-      scored.emplace_back(higher_is_better(metric) ? -*score : *score, step_of(directory), directory);
-    }
-  }
-  std::sort(scored.begin(), scored.end());
-  scored.resize(std::min(scored.size(), static_cast<size_t>(count)));
-  std::vector<fs::path> best;
-  for (const auto& entry : scored) {
-    best.push_back(std::get<2>(entry));
-  }
-  return best;
-}
-
 // Empty when sound, else what is wrong.
 std::string damage_of(const fs::path& directory) {
   try {
@@ -131,6 +116,22 @@ std::vector<fs::path> list_checkpoints(const fs::path& run) {
   return list;
 }
 
+std::vector<fs::path> list_best_checkpoints(const fs::path& run, int64_t count, Metric metric) {
+  std::vector<std::tuple<double, int64_t, fs::path>> scored;  // the lower the better; then the older
+  for (const fs::path& directory : list_checkpoints(run)) {
+    if (const auto score = score_of(directory, metric); score && !std::isnan(*score)) {
+      scored.emplace_back(higher_is_better(metric) ? -*score : *score, step_of(directory), directory);
+    }
+  }
+  std::sort(scored.begin(), scored.end());
+  scored.resize(std::min(scored.size(), static_cast<size_t>(count)));
+  std::vector<fs::path> best;
+  for (const auto& entry : scored) {
+    best.push_back(std::get<2>(entry));
+  }
+  return best;
+}
+
 void remove_stale_checkpoints(const fs::path& run) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run / "checkpoints", error)) {
@@ -146,7 +147,7 @@ void remove_stale_checkpoints(const fs::path& run) {
 void remove_old_checkpoints(const fs::path& run, const CheckpointConfig& keep, Metric metric) {
   const std::vector<fs::path> all = list_checkpoints(run);
   std::set<fs::path> kept = {target_of(run, "latest").filename(), target_of(run, "best").filename()};
-  for (const fs::path& directory : best_checkpoints(all, keep.keep_best, metric)) {
+  for (const fs::path& directory : list_best_checkpoints(run, keep.keep_best, metric)) {
     kept.insert(directory.filename());
   }
   const int64_t old = static_cast<int64_t>(all.size()) - keep.keep_last;

@@ -103,7 +103,7 @@ void flip_bit(const fs::path& path, uint64_t byte) {
 }
 
 TEST(Checkpoint, GivesBackEveryBit) {
-  const TemporaryDirectory run;
+  const TemporaryDirectory run(testing::memory_directory());
   const ParameterLayout layout = small_layout();
   Tensors saved(layout, 5), loaded(layout);
   Checkpoint checkpoint = some_checkpoint(1200, 2.5);
@@ -134,7 +134,7 @@ TEST(Checkpoint, GivesBackEveryBit) {
 }
 
 TEST(Checkpoint, WithoutMovingAverageAndWithNanMetrics) {
-  const TemporaryDirectory run;
+  const TemporaryDirectory run(testing::memory_directory());
   const ParameterLayout layout = small_layout();
   Tensors saved(layout, 5), loaded(layout);
   Checkpoint checkpoint = some_checkpoint(1);
@@ -149,7 +149,7 @@ TEST(Checkpoint, WithoutMovingAverageAndWithNanMetrics) {
 }
 
 TEST(Checkpoint, SavingTheSameStepAgainReplacesIt) {
-  const TemporaryDirectory run;
+  const TemporaryDirectory run(testing::memory_directory());
   save(run.path(), 10, 3.0);
   const fs::path directory = save(run.path(), 10, 2.0);
   EXPECT_EQ(load_checkpoint(directory).state.metrics.at("nll"), 2.0);
@@ -158,7 +158,7 @@ TEST(Checkpoint, SavingTheSameStepAgainReplacesIt) {
 }
 
 TEST(Checkpoint, EveryDamagedFileIsNamed) {
-  const TemporaryDirectory run;
+  const TemporaryDirectory run(testing::memory_directory());
   const fs::path directory = save(run.path(), 10);
   std::vector<std::string> names = {"manifest.json"};
   for (const ManifestFile& file : read_manifest(directory).files) {
@@ -185,7 +185,7 @@ TEST(Checkpoint, EveryDamagedFileIsNamed) {
 }
 
 TEST(Checkpoint, EveryBitOfTheManifestCounts) {
-  const TemporaryDirectory run;
+  const TemporaryDirectory run(testing::memory_directory());
   const fs::path path = save(run.path(), 10) / "manifest.json";
   const std::string good = read_file(path);
   for (size_t bit = 0; bit < good.size() * 8; bit += 7) {
@@ -197,7 +197,7 @@ TEST(Checkpoint, EveryBitOfTheManifestCounts) {
 }
 
 TEST(Checkpoint, TensorsMustFitTheModel) {
-  const TemporaryDirectory run;
+  const TemporaryDirectory run(testing::memory_directory());
   const fs::path directory = save(run.path(), 10);
   const ParameterLayout other = small_layout(6);
   Tensors tensors(other);
@@ -214,7 +214,7 @@ TEST(Checkpoint, TensorsMustFitTheModel) {
 }
 
 TEST(Checkpoint, LatestFallsBackToTheNewestSoundOne) {
-  const TemporaryDirectory run;
+  const TemporaryDirectory run(testing::memory_directory());
   EXPECT_FALSE(find_latest(run.path()).has_value());
   save(run.path(), 10);
   save(run.path(), 20);
@@ -232,7 +232,7 @@ TEST(Checkpoint, LatestFallsBackToTheNewestSoundOne) {
 }
 
 TEST(Checkpoint, KeepsTheNewestTheBestAndWhatLinksPointAt) {
-  const TemporaryDirectory run;
+  const TemporaryDirectory run(testing::memory_directory());
   const double nll[] = {5, 1, 4, 2, 3, NAN, 6, 7};
   std::vector<fs::path> saved;
   for (int i = 0; i < 8; ++i) {
@@ -256,7 +256,7 @@ TEST(Checkpoint, KeepsTheNewestTheBestAndWhatLinksPointAt) {
 }
 
 TEST(Checkpoint, ModelsAreFoundByRunCheckpointLinkOrModel) {
-  const TemporaryDirectory run;
+  const TemporaryDirectory run(testing::memory_directory());
   EXPECT_TRUE(contains(message_of([&] { resolve_model(run / "none"); }), "there is no model"));
   EXPECT_TRUE(contains(message_of([&] { resolve_model(run.path()); }), "holds no checkpoint"));
   const fs::path directory = save(run.path(), 10);
@@ -278,7 +278,7 @@ TEST(Checkpoint, ModelsAreFoundByRunCheckpointLinkOrModel) {
 }
 
 TEST(Checkpoint, StaleRemainsAreRemoved) {
-  const TemporaryDirectory run;
+  const TemporaryDirectory run(testing::memory_directory());
   const fs::path directory = save(run.path(), 10);
   fs::create_directories(run / "checkpoints/.step-00000020.partial.abc");
   fs::create_directories(run / "checkpoints/.step-00000010.deleted/x");
@@ -324,7 +324,7 @@ void save_and_kill(const fs::path& run, int64_t step, PhiloxStream& random) {
 }
 
 TEST(Checkpoint, AKillAtAnyMomentLeavesALoadableRun) {
-  const TemporaryDirectory run;
+  const TemporaryDirectory run(testing::memory_directory());
   const ParameterLayout layout = small_layout(4000);
   PhiloxStream random(1, 2);
   int64_t step = 0;

@@ -26,7 +26,7 @@ void write_raw(const std::filesystem::path& path, const std::string& header, con
 }
 
 TEST(Safetensors, ReadsBackWhatItWrote) {
-  const TemporaryDirectory directory;
+  const TemporaryDirectory directory(testing::memory_directory());
   const auto path = directory / "a.safetensors";
   const std::vector<float> matrix = {1, 2, 3, 4, 5, -6.5F};
   const std::vector<double> wide = {3.25, -1};
@@ -62,7 +62,7 @@ TEST(Safetensors, ReadsBackWhatItWrote) {
 }
 
 TEST(Safetensors, RefusesHostileHeaders) {
-  const TemporaryDirectory directory;
+  const TemporaryDirectory directory(testing::memory_directory());
   const auto path = directory / "bad.safetensors";
   const auto tensor = [](const std::string& name, const std::string& dtype, const std::string& shape,
                          const std::string& offsets) {
@@ -121,7 +121,7 @@ TEST(Safetensors, RefusesHostileHeaders) {
 
 // Cuts and flips of a real file: an error, or a header that still describes the bytes that are there; never a crash.
 TEST(Safetensors, SurvivesDamage) {
-  const TemporaryDirectory directory;
+  const TemporaryDirectory directory(testing::memory_directory());
   const auto path = directory / "a.safetensors";
   const std::vector<float> values = {1, 2, 3, 4};
   FileWriter file(path);
@@ -159,7 +159,7 @@ TEST(Safetensors, AgreesWithTheReferencePackage) {
   if (!std::filesystem::exists(python()) || !run_python("import safetensors.numpy, numpy")) {
     GTEST_SKIP() << "the Python packages safetensors and numpy are not in .venv";
   }
-  const TemporaryDirectory directory;
+  const TemporaryDirectory directory(testing::memory_directory());
   const auto ours = directory / "ours.safetensors", theirs = directory / "theirs.safetensors";
   std::vector<float> matrix(35);
   testing::fill_random(std::span(matrix), 3);

@@ -1,0 +1,120 @@
+// tandem average: one model whose weights are the mean of several checkpoints' weights.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/manifest.h"
+#include "train/checkpoint.h"
+#include "train/safetensors.h"
+
+namespace tandem::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct AverageArguments {
+  std::vector<std::string> paths;
+  int64_t last = 0, best = 0;
+  std::string out, metric = "nll";
+};
+
+Metric metric_named(const std::string& name) {
+  return name == "bleu" ? Metric::bleu : name == "chrf" ? Metric::chrf : Metric::nll;
+}
+
+// The checkpoints of one argument: a run's newest or best ones, or the directory itself.
+std::vector<fs::path> checkpoints_of(const fs::path& path, const AverageArguments& arguments) {
+  if (has_manifest(path) || (arguments.last == 0 && arguments.best == 0)) {
+    return {resolve_model(path)};
+  }
+  std::vector<fs::path> all = arguments.best > 0
+                                  ? list_best_checkpoints(path, arguments.best, metric_named(arguments.metric))
+                                  : list_checkpoints(path);
+  const auto wanted = static_cast<size_t>(arguments.best > 0 ? arguments.best : arguments.last);
+  require(all.size() >= wanted, "{} has {} {}checkpoints, not {}", path.string(), all.size(),
+          arguments.best > 0 ? "validated " : "", wanted);
+  all.erase(all.begin(), all.end() - static_cast<ptrdiff_t>(wanted));
+  return all;
+}
+
+// The parameters of a model by what its file holds; no model needs to be built.
+ParameterLayout layout_of(const fs::path& directory) {
+  const Manifest manifest = read_manifest(directory);
+  const ManifestFile* file = manifest.find(role::kWeights);
+  require(file != nullptr, "{} has no weights", directory.string());
+  ParameterLayout layout;
+  const SafetensorsReader reader(directory / file->name);
+  for (const TensorInfo& tensor : reader.tensors()) {
+    require(tensor.shape.size() == 1 || tensor.shape.size() == 2, "tensor '{}' of {} has {} dimensions", tensor.name,
+            directory.string(), tensor.shape.size());
+    if (tensor.shape.size() == 1) {
+      layout.add_vector(tensor.name, tensor.shape[0], Init::zero);
+    } else {
+      layout.add_matrix(tensor.name, tensor.shape[0], tensor.shape[1], Init::zero);
+    }
+  }
+  return layout;
+}
+
+void run_average(const AverageArguments& arguments) {
+  std::vector<fs::path> directories;
+  for (const std::string& path : arguments.paths) {
+    const std::vector<fs::path> found = checkpoints_of(path, arguments);
+    directories.insert(directories.end(), found.begin(), found.end());
+  }
+  require(!fs::exists(arguments.out), "{} exists already: choose another name", arguments.out);
+  const ParameterLayout layout = layout_of(directories.front());
+  std::vector<double> sum(static_cast<size_t>(layout.flat_size()), 0.0);
+  std::vector<float> weights(sum.size());
+  const View view = host_view(weights.data(), 1, layout.flat_size());
+  Checkpoint newest;
+  for (const fs::path& directory : directories) {
+    Checkpoint checkpoint = load_checkpoint(directory);
+    require(newest.source_tokenizer.empty() || (checkpoint.source_tokenizer == newest.source_tokenizer &&
+                                                checkpoint.target_tokenizer == newest.target_tokenizer),
+            "{} has another tokenizer than {}: their weights cannot be averaged", directory.string(),
+            directories.front().string());
+    load_inference_weights(directory, layout, view);
+    for (size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += weights[i];
+    }
+    log::info("{} (step {})", directory.string(), checkpoint.state.step);
+    if (newest.source_tokenizer.empty() || checkpoint.state.step > newest.state.step) {
+      newest = std::move(checkpoint);
+    }
+  }
+  for (size_t i = 0; i < sum.size(); ++i) {
+    weights[i] = static_cast<float>(sum[i] / static_cast<double>(directories.size()));
+  }
+  newest.state.metrics.clear();  // they are those of a part, not of the mean
+  newest.state.metrics_step = -1;
+  save_model(arguments.out, newest, layout, view);
+  log::info("the mean of {} is in {}", directories.size(), arguments.out);
+}
+
+}  // namespace
+
+void add_average(Program& program) {
+  auto arguments = std::make_shared<AverageArguments>();  // shared with the action, which runs after this returns
+  program.add("average", "Averages the weights of several checkpoints into one model.")
+      .option("paths", arguments->paths, "A run (with --last or --best), or checkpoints and models")
+      .required()
+      .option("--last", arguments->last, "The newest N checkpoints of each run")
+      .option("--best", arguments->best, "The best N validated checkpoints of each run")
+      .option("--metric", arguments->metric, "What --best goes by")
+      .choices({"nll", "bleu", "chrf"})
+      .option("-o,--out", arguments->out, "Directory to write; it must not exist")
+      .required()
+      .example("tandem average runs/en-de --last 5 --out model")
+      .run([arguments] {
+        require(arguments->last >= 0 && arguments->best >= 0 && (arguments->last == 0 || arguments->best == 0),
+                "give --last N or --best N, not both, with N at least 1");
+        run_average(*arguments);
+      });
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,201 @@
+// tandem inspect: what a run, checkpoint, model or prepared directory holds, and whether it is sound.
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "core/error.h"
+#include "observe/progress.h"
+#include "train/inspection.h"
+
+namespace tandem::cli {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+struct InspectArguments {
+  std::string path;
+  bool no_verify = false, json = false, tensors = false;
+};
+
+// A directory with a manifest, or a run with several.
+struct Report {
+  std::optional<fs::path> run;
+  fs::path latest, best;  // of a run; empty when absent
+  std::vector<Inspected> parts;
+  std::vector<std::string> damage;
+};
+
+fs::path link_target(const fs::path& link) {
+  std::error_code error;
+  const fs::path target = fs::canonical(link, error);
+  return error ? fs::path() : target.filename();
+}
+
+Report inspect(const InspectArguments& arguments) {
+  const fs::path path = arguments.path;
+  std::error_code error;
+  require(fs::exists(path, error), "there is nothing at {}", path.string());
+  require(fs::is_directory(path, error), "{} is a file: give a run, checkpoint, model or prepared directory",
+          path.string());
+  Report report;
+  std::vector<fs::path> directories = {path};
+  if (!has_manifest(path)) {
+    directories = list_checkpoints(path);
+    require(fs::is_directory(path / "checkpoints", error),
+            "{} is neither a run nor a checkpoint, model or prepared directory (it has no manifest.json)",
+            path.string());
+    report.run = path;
+    report.latest = link_target(path / "latest");
+    report.best = link_target(path / "best");
+  }
+  for (const fs::path& directory : directories) {
+    try {
+      report.parts.push_back(inspect_directory(directory, !arguments.no_verify));
+      const auto& damage = report.parts.back().damage;
+      report.damage.insert(report.damage.end(), damage.begin(), damage.end());
+    } catch (const Error& fault) {
+      report.damage.emplace_back(fault.what());
+    }
+  }
+  return report;
+}
+
+Json to_json(const Inspected& part, bool tensors) {
+  Json json = {{"path", part.path.string()},
+               {"kind", part.kind},
+               {"bytes", part.bytes},
+               {"files", Json::array()},
+               {"damage", part.damage}};
+  if (part.inference_bytes > 0) {
+    json["inference_bytes"] = part.inference_bytes;
+    json["parameters"] = part.parameters;
+  }
+  if (part.state) {
+    json["step"] = part.state->step;
+    json["epochs"] = part.state->epochs_done;
+    json["training_seconds"] = part.state->elapsed_seconds;
+    json["metrics_step"] = part.state->metrics_step;
+    json["metrics"] = part.state->metrics;
+  }
+  if (part.config) {
+    json["model"] = describe(part.config->model);
+  }
+  for (const InspectedFile& file : part.files) {
+    Json entry = {{"name", file.file.name},
+                  {"role", file.file.role},
+                  {"bytes", file.file.bytes},
+                  {"checksum", file.file.checksum},
+                  {"holds", file.holds}};
+    for (size_t i = 0; tensors && i < file.tensors.size(); ++i) {
+      const TensorInfo& tensor = file.tensors[i];
+      entry["tensors"].push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}});
+    }
+    json["files"].push_back(entry);
+  }
+  return json;
+}
+
+void print_json(const Report& report, bool tensors) {
+  Json json = {{"sound", report.damage.empty()}, {"damage", report.damage}, {"directories", Json::array()}};
+  if (report.run) {
+    json["run"] = report.run->string();
+    json["latest"] = report.latest.string();
+    json["best"] = report.best.string();
+  }
+  for (const Inspected& part : report.parts) {
+    json["directories"].push_back(to_json(part, tensors));
+  }
+  std::cout << json.dump(2) << "\n";
+}
+
+std::string metrics_text(const CheckpointState& state) {
+  std::string text;
+  for (const auto& [name, value] : state.metrics) {
+    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", name, value);
+  }
+  return text;
+}
+
+void print_facts(const Inspected& part) {
+  if (part.state) {
+    const CheckpointState& s = *part.state;
+    fmt::print("  step {}, {:.2f} epochs, {} of training\n", grouped(s.step), s.epochs_done,
+               human_duration(s.elapsed_seconds));
+    if (!s.metrics.empty()) {
+      fmt::print("  validation at step {}: {}\n", grouped(s.metrics_step), metrics_text(s));
+    }
+  }
+  if (part.config) {
+    fmt::print("  model: {}; {} parameters\n", describe(part.config->model), grouped(part.parameters));
+  }
+}
+
+void print_directory(const Inspected& part, const InspectArguments& arguments) {
+  const std::string inference =
+      part.inference_bytes > 0
+          ? fmt::format(", {} of them for translating", human_bytes(static_cast<double>(part.inference_bytes)))
+          : "";
+  const char* sound = arguments.no_verify ? "not checked" : part.damage.empty() ? "sound" : "DAMAGED";
+  fmt::print("{}: {}, {}{}; {}\n", part.path.string(), part.kind, human_bytes(static_cast<double>(part.bytes)),
+             inference, sound);
+  print_facts(part);
+  for (const InspectedFile& file : part.files) {
+    fmt::print("  {:<22} {:<30} {:>10}  {}\n", file.file.name, file.file.role,
+               human_bytes(static_cast<double>(file.file.bytes)), file.holds);
+    for (size_t i = 0; arguments.tensors && i < file.tensors.size(); ++i) {
+      const TensorInfo& tensor = file.tensors[i];
+      fmt::print("    {:<48} {} [{}]\n", tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "));
+    }
+  }
+}
+
+// One line a checkpoint, then the details of the newest.
+void print_run(const Report& report, const InspectArguments& arguments) {
+  fmt::print("{}: run with {} checkpoints\n", report.run->string(), report.parts.size());
+  for (const Inspected& part : report.parts) {
+    const fs::path name = part.path.filename();
+    fmt::print("  {} {:>10}{}{}{}{}\n", name.string(), human_bytes(static_cast<double>(part.bytes)),
+               part.state && part.state->metrics_step == part.state->step ? "  " + metrics_text(*part.state) : "",
+               name == report.latest ? "  (latest)" : "", name == report.best ? "  (best)" : "",
+               part.damage.empty() ? "" : "  DAMAGED");
+  }
+  if (!report.parts.empty()) {
+    print_directory(report.parts.back(), arguments);
+  }
+}
+
+void run_inspect(const InspectArguments& arguments) {
+  const Report report = inspect(arguments);
+  if (arguments.json) {
+    print_json(report, arguments.tensors);
+  } else if (report.run) {
+    print_run(report, arguments);
+  } else {
+    for (const Inspected& part : report.parts) {
+      print_directory(part, arguments);
+    }
+  }
+  std::fflush(stdout);
+  require(report.damage.empty(), "{}", fmt::join(report.damage, "\n"));
+}
+
+}  // namespace
+
+void add_inspect(Program& program) {
+  auto arguments = std::make_shared<InspectArguments>();  // shared with the action, which runs after this returns
+  program.add("inspect", "Shows what a run, checkpoint, model or prepared directory holds and checks every file.")
+      .option("path", arguments->path, "Run, checkpoint, model or prepared directory")
+      .required()
+      .flag("--no-verify", arguments->no_verify, "Do not check sizes and checksums")
+      .flag("--json", arguments->json, "Print JSON")
+      .flag("--tensors", arguments->tensors, "List every tensor")
+      .example("tandem inspect runs/en-de")
+      .run([arguments] { run_inspect(*arguments); });
+}
+
+}  // namespace tandem::cli
