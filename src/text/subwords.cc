@@ -60,7 +60,7 @@ void Subwords::State::encode_words(std::string_view line, std::vector<int32_t>& 
     encode_whole(processor, word, pieces);
     ids.insert(ids.end(), pieces.begin(), pieces.end());
     if (word.size() <= WordCache::kLongestWord) {
-      cache.insert(word, std::move(pieces));
+      cache.insert(word, pieces);
     }
   }
 }

@@ -1,32 +1,80 @@
 #include "text/subwords_cache.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <new>
+
 namespace tandem {
 
-namespace {
+// One block of memory: this, the pieces, the word.
+struct WordCache::Entry {
+  size_t hash;
+  uint32_t word_bytes;
+  uint32_t pieces;
 
-size_t shard_of(std::string_view word, size_t shards) { return std::hash<std::string_view>()(word) / 7919 % shards; }
-
-}  // namespace
-
-bool WordCache::find(std::string_view word, std::vector<int32_t>& ids) const {
-  const Shard& shard = shards_[shard_of(word, kShards)];
-  const std::shared_lock lock(shard.mutex);
-  const auto found = shard.words.find(word);
-  if (found == shard.words.end()) {
-    return false;
+  int32_t* ids() { return reinterpret_cast<int32_t*>(this + 1); }
+  char* word() { return reinterpret_cast<char*>(ids() + pieces); }
+  bool is(size_t other_hash, std::string_view other) {
+    return hash == other_hash && std::string_view(word(), word_bytes) == other;
   }
-  ids.insert(ids.end(), found->second.begin(), found->second.end());
-  return true;
+};
+
+void WordCache::Free::operator()(std::atomic<Entry*>* slots) const { std::free(slots); }
+
+WordCache::WordCache() : slots_(static_cast<std::atomic<Entry*>*>(std::calloc(kSlots, sizeof(std::atomic<Entry*>)))) {
+  if (slots_ == nullptr) {
+    throw std::bad_alloc();
+  }
 }
 
-void WordCache::insert(std::string_view word, std::vector<int32_t> pieces) {
-  Shard& shard = shards_[shard_of(word, kShards)];
-  const std::unique_lock lock(shard.mutex);
-  if (shard.words.size() >= kShardWords) {
-    shard.words.clear();
+WordCache::~WordCache() {
+  for (size_t i = 0; entries_ > 0 && i < kSlots; ++i) {
+    if (Entry* const entry = slots_[i].load(std::memory_order_relaxed)) {
+      std::free(entry);
+      --entries_;
+    }
   }
-  pieces.shrink_to_fit();
-  shard.words.try_emplace(std::string(word), std::move(pieces));
+}
+
+bool WordCache::find(std::string_view word, std::vector<int32_t>& ids) const {
+  const size_t hash = std::hash<std::string_view>()(word);
+  for (size_t probe = 0; probe < kProbes; ++probe) {
+    Entry* const entry = slots_[(hash + probe) % kSlots].load(std::memory_order_acquire);
+    if (entry == nullptr) {
+      return false;
+    }
+    if (entry->is(hash, word)) {
+      ids.insert(ids.end(), entry->ids(), entry->ids() + entry->pieces);
+      return true;
+    }
+  }
+  return false;
+}
+
+void WordCache::insert(std::string_view word, std::span<const int32_t> pieces) {
+  if (entries_.load(std::memory_order_relaxed) >= kMostEntries) {
+    return;
+  }
+  auto* const entry = static_cast<Entry*>(std::malloc(sizeof(Entry) + pieces.size_bytes() + word.size()));
+  if (entry == nullptr) {
+    return;
+  }
+  const size_t hash = std::hash<std::string_view>()(word);
+  *entry = {hash, static_cast<uint32_t>(word.size()), static_cast<uint32_t>(pieces.size())};
+  std::copy(pieces.begin(), pieces.end(), entry->ids());
+  std::copy(word.begin(), word.end(), entry->word());
+  for (size_t probe = 0; probe < kProbes; ++probe) {
+    Entry* found = nullptr;
+    if (slots_[(hash + probe) % kSlots].compare_exchange_strong(found, entry, std::memory_order_acq_rel)) {
+      ++entries_;
+      return;
+    }
+    if (found->is(hash, word)) {
+      break;
+    }
+  }
+  std::free(entry);
 }
 
 }  // namespace tandem

@@ -1,14 +1,12 @@
-// A bounded map from words to their pieces. Thread-safe.
+// A bounded map from words to their pieces. Thread-safe without locks: an entry never changes once it is in.
 #pragma once
 
-#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <mutex>
-#include <shared_mutex>
-#include <string>
+#include <memory>
+#include <span>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace tandem {
@@ -17,24 +15,27 @@ class WordCache {
  public:
   static constexpr size_t kLongestWord = 64;  // bytes; longer words are rare and are not kept
 
+  WordCache();
+  ~WordCache();
+  WordCache(const WordCache&) = delete;
+  WordCache& operator=(const WordCache&) = delete;
+
   // Appends the word's pieces; false when the word is not known.
   bool find(std::string_view word, std::vector<int32_t>& ids) const;
-  void insert(std::string_view word, std::vector<int32_t> pieces);
+  // Does nothing when there is no room. In running text the frequent words come first.
+  void insert(std::string_view word, std::span<const int32_t> pieces);
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
-  };
-  // Many small maps, so that threads seldom wait for each other. A full one is emptied: what is frequent comes back.
-  struct Shard {
-    mutable std::shared_mutex mutex;
-    std::unordered_map<std::string, std::vector<int32_t>, Hash, std::equal_to<>> words;
-  };
-  static constexpr size_t kShards = 256;
-  static constexpr size_t kShardWords = 4096;  // about a million words in all, at most some 200 MB
+  struct Entry;
+  static constexpr size_t kSlots = size_t{1} << 21;
+  static constexpr size_t kProbes = 8;             // slots in which a word may be
+  static constexpr size_t kMostEntries = 1 << 20;  // about 100 MB
 
-  std::array<Shard, kShards> shards_;
+  struct Free {
+    void operator()(std::atomic<Entry*>* slots) const;
+  };
+  std::unique_ptr<std::atomic<Entry*>[], Free> slots_;  // pages that nobody wrote to take no memory
+  std::atomic<size_t> entries_{0};
 };
 
 }  // namespace tandem
