@@ -1,6 +1,7 @@
 #include "end_to_end/program.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,8 +52,8 @@ std::string pair_line(PhiloxStream& random, std::string& target) {
   const uint64_t words = 2 + random.below(6);
   for (uint64_t i = 0; i < words; ++i) {
     const uint64_t word = random.below(10);
-    source += (i == 0 ? "" : " ") + std::string(kWords[word]);
-    target = kOther[word] + (i == 0 ? "" : " " + target);
+    source += fmt::format("{}{}", i == 0 ? "" : " ", kWords[word]);
+    target = fmt::format("{}{}{}", kOther[word], i == 0 ? "" : " ", target);
   }
   return source;
 }

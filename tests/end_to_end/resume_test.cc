@@ -77,7 +77,7 @@ TEST_F(Resume, RefusesOtherModelOrData) {
 
   const Result prepared =
       run({"prepare", "--source", directory_.at("dev.en"), "--target", directory_.at("dev.de"), "--tokenizer",
-           directory_.at("data") + "/tokenizer.model", "--out", directory_.at("other")});
+           directory_.at("data") + "/joint.model", "--out", directory_.at("other")});
   if (prepared.exit_code == 0) {
     std::vector<std::string> arguments = train_arguments(directory_, "run", 40);
     arguments[2] = "data=" + directory_.at("other");
