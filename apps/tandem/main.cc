@@ -8,6 +8,7 @@
 int main(int argc, char** argv) {
   using namespace tandem::cli;
   Program program("tandem", "Trains translation models and tells the truth about the run.", TANDEM_VERSION);
+  add_demo(program);
   add_score(program);
   add_prepare(program);
   add_train(program);

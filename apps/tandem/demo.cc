@@ -1,0 +1,226 @@
+// tandem demo: the whole way on made-up data, with the same functions that the other commands use.
+#include <chrono>
+#include <filesystem>
+#include <memory>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "data/demo_corpus.h"
+#include "data/prepare.h"
+#include "decoding.h"
+#include "text/bleu.h"
+#include "train/trainer.h"
+
+namespace tandem::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kTrainPairs = 100000;
+constexpr int64_t kValidPairs = 500;
+constexpr int64_t kTestPairs = 500;
+constexpr uint64_t kSeed = 1;
+constexpr int64_t kVocabulary = 400;
+constexpr int kSamples = 5;
+
+// Two minutes of training on two cores.
+constexpr char kConfig[] = R"(# The demo's training: a small model and two minutes on two CPU cores.
+label_smoothing = 0.0
+
+[model]
+preset = "tiny"
+encoder_layers = 2
+decoder_layers = 2
+dropout = 0.0
+attention_dropout = 0.0
+activation_dropout = 0.0
+max_length = 64
+
+[batch]
+tokens = 2500
+
+[optimizer]
+max_gradient_norm = 1.0
+
+[schedule]
+policy = "cosine_decay"
+learning_rate = 0.002
+warmup_steps = 200
+
+[stop]
+max_steps = 2000
+
+[validation]
+every_steps = 500
+max_sentences = 100
+train_sample = 100
+samples = 2
+
+[checkpoint]
+every_steps = 1000
+keep_last = 1
+
+[log]
+every_steps = 100
+)";
+
+struct DemoText {
+  std::vector<std::string> source, target;
+};
+
+DemoText take(std::vector<DemoPair>& pairs, int64_t count) {
+  DemoText text;
+  for (int64_t i = 0; i < count; ++i) {
+    text.source.push_back(std::move(pairs.back().source));
+    text.target.push_back(std::move(pairs.back().target));
+    pairs.pop_back();
+  }
+  return text;
+}
+
+void write_lines(const fs::path& path, const std::vector<std::string>& lines) {
+  std::string content;
+  for (const std::string& line : lines) {
+    content += line + "\n";
+  }
+  write_file(path, content);
+}
+
+void write_text(const fs::path& directory, const std::string& name, const DemoText& text) {
+  write_lines(directory / (name + ".en"), text.source);
+  write_lines(directory / (name + ".de"), text.target);
+}
+
+// Makes the directory, or empties a former demo's of what the demo wrote; touches nothing else.
+void claim(const fs::path& out) {
+  const fs::path mark = out / ".tandem-demo";
+  require(!fs::exists(out) || fs::exists(mark) || (fs::is_directory(out) && fs::is_empty(out)),
+          "{} exists and was not made by `tandem demo`: give another directory with --out", out.string());
+  std::error_code error;
+  fs::create_directories(out, error);
+  require(!error, "cannot make the directory {}: {}", out.string(), error.message());
+  write_file(mark, "");
+  for (const char* name : {"text", "data", "run", "demo.toml", "test.out.de"}) {
+    fs::remove_all(out / name, error);
+    require(!error, "cannot remove {} of a former demo: {}", (out / name).string(), error.message());
+  }
+  fs::create_directories(out / "text", error);
+  require(!error, "cannot make the directory {}: {}", (out / "text").string(), error.message());
+}
+
+class Stopwatch {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - begin_).count();
+    begin_ = now;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+void prepare_data(const fs::path& out, int threads) {
+  PrepareConfig config;
+  const auto text = [&out](const char* name) { return (out / "text" / name).string(); };
+  config.source = {text("train.en")};
+  config.target = {text("train.de")};
+  config.valid_source = text("valid.en");
+  config.valid_target = text("valid.de");
+  config.test_source = text("test.en");
+  config.test_target = text("test.de");
+  config.out = out / "data";
+  config.cleaning.max_ratio = 0;  // German numbers are one word
+  config.training.vocab_size = kVocabulary;
+  config.seed = kSeed;
+  config.threads = threads;
+  prepare(config);
+}
+
+void train(const fs::path& out, int threads) {
+  write_file(out / "demo.toml", kConfig);
+  const TrainConfig config = load_config(
+      out / "demo.toml",
+      {"data=" + (out / "data").string(), "run=" + (out / "run").string(), "threads=" + std::to_string(threads)});
+  const TrainOutcome outcome = train_model(config, false);
+  if (outcome.signal != 0) {
+    throw Interrupted(outcome.signal, fmt::format("{}; `tandem demo` starts it again", outcome.reason));
+  }
+}
+
+std::vector<std::string> translate(const fs::path& out, int threads, const DemoText& test) {
+  DecodingOptions options;
+  options.model = (out / "run").string();
+  options.threads = threads;
+  LoadedTranslator loaded(options, 1);
+  std::vector<std::string> translations = loaded.translator.translate_best(test.source);
+  write_lines(out / "test.out.de", translations);
+  return translations;
+}
+
+void print_result(const fs::path& out, const DemoText& test, const std::vector<std::string>& translations) {
+  size_t exact = 0;
+  for (size_t i = 0; i < translations.size(); ++i) {
+    exact += translations[i] == test.target[i];
+  }
+  fmt::print("\nsome of the {} test items, none of which was in the training data:\n", translations.size());
+  for (size_t i = 0; i < kSamples; ++i) {
+    fmt::print("  {}\n    -> {}{}\n", test.source[i], translations[i],
+               translations[i] == test.target[i] ? "" : "   (should be: " + test.target[i] + ")");
+  }
+  fmt::print("\nexactly right: {} of {} ({:.1f} %)\n{}\n", exact, translations.size(),
+             100.0 * static_cast<double>(exact) / static_cast<double>(translations.size()),
+             corpus_bleu(translations, {test.target}).text(2, signature(BleuOptions{}, 1)));
+  const std::string run = (out / "run").string();
+  fmt::print(
+      "\nthe run is in {0}; try next:\n"
+      "  echo \"{1}\" | tandem translate --model {0} --n-best 3\n"
+      "  tandem evaluate --model {0} --source {2}.en --target {2}.de\n"
+      "  tandem inspect {0}\n",
+      run, test.source[0], (out / "text" / "test").string());
+}
+
+void run_demo(const fs::path& out, int threads) {
+  Stopwatch watch;
+  claim(out);
+  log::info("demo 1/4: making up {} pairs of English and German numbers, dates, prices and times", kTrainPairs);
+  std::vector<DemoPair> pairs = demo_pairs(kTrainPairs + kValidPairs + kTestPairs, kSeed);
+  const DemoText test = take(pairs, kTestPairs);
+  write_text(out / "text", "test", test);
+  write_text(out / "text", "valid", take(pairs, kValidPairs));
+  write_text(out / "text", "train", take(pairs, kTrainPairs));
+  const double made = watch.lap();
+  log::info("demo 2/4: tandem prepare");
+  prepare_data(out, threads);
+  const double prepared = watch.lap();
+  log::info("demo 3/4: tandem train");
+  train(out, threads);
+  const double trained = watch.lap();
+  log::info("demo 4/4: tandem translate, tandem score");
+  const std::vector<std::string> translations = translate(out, threads, test);
+  const double translated = watch.lap();
+  print_result(out, test, translations);
+  fmt::print("\ntime: {:.0f} s making text, {:.0f} s prepare, {:.0f} s train, {:.1f} s translate\n", made, prepared,
+             trained, translated);
+}
+
+}  // namespace
+
+void add_demo(Program& program) {
+  struct Options {
+    std::string out = "tandem-demo";
+    int threads = 0;
+  };
+  const auto options = std::make_shared<Options>();  // shared with the action, which runs after this function
+  program.add("demo", "Makes a corpus, trains, translates, reports: minutes on two cores, no data needed.")
+      .option("-o,--out", options->out, "where to write; a former demo there is replaced")
+      .option("--threads", options->threads, "0 = all cores that this process may use")
+      .example("tandem demo --out /tmp/demo")
+      .run([options] { run_demo(options->out, options->threads); });
+}
+
+}  // namespace tandem::cli
