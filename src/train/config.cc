@@ -159,9 +159,7 @@ TrainConfig parse_config(const std::string& toml, const std::string& name, const
   ConfigReport report{name, {}, {}};
   read_toml(toml, config, report);
   read_overrides(overrides, config, report);
-  if (report.errors.empty()) {  // a value that was not understood would only cause errors that are not there
-    check_config(config, report);
-  }
+  check_config(config, report);
   require(report.errors.empty(), "{}", fmt::join(report.errors, "\n"));
   config.batch.seed = config.seed;
   config.batch.max_length = config.model.max_length;

@@ -98,11 +98,11 @@ Trainer::Trainer(const TrainConfig& config, Prepared data, RunDirectory& run)
       arena_([this](size_t bytes) { return backend_->allocate(bytes); }),
       step_state_(*backend_),
       totals_(*backend_) {
-  log::info("{}; {:L} parameters, {}", backend_->description(), model_.parameters().count(),
+  log::info("{}; {} parameters, {}", backend_->description(), grouped(model_.parameters().count()),
             weights_.copy().empty() ? "f32" : "bf16 with f32 masters");
-  log::info("{:L} training pairs, {:L} + {:L} pieces; {:L} pairs longer than {} pieces are left out",
-            data_.train.size(), data_.train.tokens(Side::source), data_.train.tokens(Side::target), batcher_.too_long(),
-            config_.model.max_length);
+  log::info("{} training pairs, {} + {} pieces; {} pairs longer than {} pieces are left out",
+            grouped(data_.train.size()), grouped(data_.train.tokens(Side::source)),
+            grouped(data_.train.tokens(Side::target)), grouped(batcher_.too_long()), config_.model.max_length);
   log::info("learning rate: {}", explain(config_.schedule));
 }
 
@@ -149,7 +149,7 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
   check_resume(saved, config_, data_.fingerprint, run_.root());
   load(checkpoint);
   saved_step_ = state_.step;
-  log::info("going on from step {:L} ({}); --start-over begins anew", state_.step, checkpoint.string());
+  log::info("going on from step {} ({}); --start-over begins anew", grouped(state_.step), checkpoint.string());
 }
 
 void Trainer::load(const std::filesystem::path& checkpoint) {
@@ -250,8 +250,8 @@ void Trainer::count(const TrainStep& step, const LossTotals& totals, const Gradi
     ++state_.skipped;
     ++state_.skipped_in_a_row;
     ++window_.skipped;
-    log::warning("step {:L}: the gradient is not finite; the step is skipped ({} in a row, {:L} in all)", state_.step,
-                 state_.skipped_in_a_row, state_.skipped);
+    log::warning("step {}: the gradient is not finite; the step is skipped ({} in a row, {} in all)",
+                 grouped(state_.step), state_.skipped_in_a_row, grouped(state_.skipped));
     event("skipped", "gradient not finite");
     return;
   }
@@ -278,8 +278,8 @@ void Trainer::roll_back() {
   state_.skipped_in_a_row = 0;
   state_.elapsed_seconds = failed.elapsed_seconds;
   state_.learning_rate_factor = failed.learning_rate_factor * config_.nonfinite.lr_factor;
-  log::warning("{} steps in a row were not finite: back to step {:L}, learning rate times {:g}",
-               failed.skipped_in_a_row, state_.step, state_.learning_rate_factor);
+  log::warning("{} steps in a row were not finite: back to step {}, learning rate times {:g}", failed.skipped_in_a_row,
+               grouped(state_.step), state_.learning_rate_factor);
   log_->rewind(state_.step);
   event("rollback", fmt::format("from step {}", failed.step));
   window_ = {};
