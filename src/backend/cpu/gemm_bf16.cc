@@ -11,9 +11,9 @@ namespace {
 
 using dnnl::memory;
 
-// Rows of a block are filled up to a multiple of this with zeros, so that the number of distinct shapes, and with it
-// of primitives, stays small while token counts vary.
-constexpr int64_t kRowStep = 64;
+// Tokens (the rows of a, transposed or not) are filled up to a multiple of this with zeros, so that the number of
+// distinct shapes, and with it of primitives, stays small while token counts vary.
+constexpr int64_t kTokenStep = 64;
 constexpr size_t kMostPrimitives = 512;
 
 // m, n, k, the three strides, transposed a, transposed b, add
@@ -89,6 +89,28 @@ Factor<float> widened(const Factor<bf16>& from, int64_t rows, int64_t cols) {
   return {wide, cols, from.transposed};
 }
 
+// The factor with rows of zeros below, up to a multiple of kTokenStep. `rows` and `cols` are those in memory.
+template <class Tag>
+Factor<bf16> filled_up(const Factor<bf16>& from, int64_t rows, int64_t cols) {
+  const int64_t all = (rows + kTokenStep - 1) / kTokenStep * kTokenStep;
+  bf16* to = scratch<bf16, Tag>(all * cols);
+  for (int64_t row = 0; row < rows; ++row) {
+    std::copy_n(from.data + row * from.stride, cols, to + row * cols);
+  }
+  std::fill_n(to + rows * cols, (all - rows) * cols, bf16());
+  return {to, cols, from.transposed};
+}
+
+void copy_rows(const Target<float>& to, const float* from, int64_t rows, int64_t cols) {
+  for (int64_t row = 0; row < rows; ++row) {
+    float* out = to.data + row * to.stride;
+    const float* in = from + row * cols;
+    for (int64_t i = 0; i < cols; ++i) {
+      out[i] = to.add ? out[i] + in[i] : in[i];
+    }
+  }
+}
+
 }  // namespace
 
 void multiply(const Target<float>& c, const Factor<bf16>& a, const Factor<bf16>& b, int64_t m, int64_t n, int64_t k) {
@@ -97,24 +119,17 @@ void multiply(const Target<float>& c, const Factor<bf16>& a, const Factor<bf16>&
     const auto wide_a = widened<struct WideA>(a, a.transposed ? k : m, a.transposed ? m : k);
     return multiply(c, wide_a, widened<struct WideB>(b, b.transposed ? n : k, b.transposed ? k : n), m, n, k);
   }
-  if (a.transposed || m % kRowStep == 0) {
+  const int64_t tokens = a.transposed ? k : m;
+  const int64_t all = (tokens + kTokenStep - 1) / kTokenStep * kTokenStep;
+  if (tokens == all || (a.transposed && b.transposed)) {
     return matmul(c, a, b, m, n, k);
   }
-  const int64_t padded = (m / kRowStep + 1) * kRowStep;
-  bf16* padded_a = scratch<bf16, struct PaddedA>(padded * k);
-  float* padded_c = scratch<float, struct PaddedC>(padded * n);
-  for (int64_t row = 0; row < m; ++row) {
-    std::copy_n(a.data + row * a.stride, k, padded_a + row * k);
+  if (a.transposed) {
+    return matmul(c, filled_up<struct FilledA>(a, k, m), filled_up<struct FilledB>(b, k, n), m, n, all);
   }
-  std::fill_n(padded_a + m * k, (padded - m) * k, bf16());
-  matmul({padded_c, n}, {padded_a, k}, b, padded, n, k);
-  for (int64_t row = 0; row < m; ++row) {
-    float* to = c.data + row * c.stride;
-    const float* from = padded_c + row * n;
-    for (int64_t i = 0; i < n; ++i) {
-      to[i] = c.add ? to[i] + from[i] : from[i];
-    }
-  }
+  float* sums = scratch<float, struct FilledC>(all * n);
+  matmul({sums, n}, filled_up<struct FilledA>(a, m, k), b, all, n, k);
+  copy_rows(c, sums, m, n);
 }
 
 }  // namespace tandem

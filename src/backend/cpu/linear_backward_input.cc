@@ -86,20 +86,6 @@ class Sums {
   A* all_;
 };
 
-// Rows of w with a gap between them: as a rule they lie a power of two apart, which the cache bears badly (a quarter
-// of the speed).
-template <class T>
-Factor<T> copy_with_gaps(const Threads& threads, const View& w) {
-  const int64_t stride = w.cols + 64 / static_cast<int64_t>(sizeof(T));
-  T* copy = scratch<T, struct LinearBackwardWeights>(w.rows * stride);
-  for_chunks(threads, w.rows, 64, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      std::copy_n(w.host<T>() + row * w.stride, w.cols, copy + row * stride);
-    }
-  });
-  return {copy, stride};
-}
-
 }  // namespace
 
 void CpuBackend::linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
@@ -110,12 +96,11 @@ void CpuBackend::linear_backward_input(const View& dx, const View& dy, const Vie
     const Sums<T> sums(dx, in_place, dy.cols > kMostTerms);
     for (int64_t term = 0; term < dy.cols; term += kMostTerms) {
       const int64_t terms = std::min(kMostTerms, dy.cols - term);
-      const Factor<T> weights = copy_with_gaps<T>(threads_, w.slice_rows(term, terms));
       for_blocks(threads_, dx.rows, dx.cols, [&](const Block& block) {
         Target<Wide<T>> target = sums.of(block);
         target.add = term > 0 || (in_place && accumulate);
         multiply(target, Factor<T>{dy.host<T>() + block.row * dy.stride + term, dy.stride},
-                 Factor<T>{weights.data + block.col, weights.stride}, block.rows, block.cols, terms);
+                 Factor<T>{w.host<T>() + term * w.stride + block.col, w.stride}, block.rows, block.cols, terms);
         if (term + terms == dy.cols && !(in_place && finish.plain())) {
           finish(target.data, target.stride, block);
         }

@@ -7,13 +7,10 @@ namespace tandem {
 
 namespace {
 
-// dw is cut into blocks of kBlock x kBlock; the sum over tokens is made in chunks, whose parts of dy and x are copied
-// side by side first: their rows lie a power of two apart as a rule, which caches bear badly. Sizes are measured
-// (bench/gemm.cc).
+// dw is cut into blocks of kBlock x kBlock, and the sum over tokens is made in chunks, whose packed parts of dy and x
+// stay in the cache. Sizes are measured (bench/gemm.cc).
 constexpr int64_t kBlock = 512;
-constexpr int64_t kChunk = 256;
-constexpr int64_t kChunkStep = 64;  // a last chunk is filled up to a multiple of this with zeros: few distinct shapes
-constexpr int64_t kGap = 32;        // elements between copied rows, against powers of two
+constexpr int64_t kChunk = 512;
 
 // Where there are few blocks, the tokens are cut into 2, 4, 8 segments, whose sums are added in order at the end.
 constexpr int64_t kPieces = 8;
@@ -27,48 +24,34 @@ int64_t segments_for(int64_t blocks, int64_t tokens) {
   return segments;
 }
 
-// Rows [begin, end) of some columns, and rows of zeros up to `rows`.
+// dbias += the columns' sums over some rows of dy, which are added up aside first.
 template <class T>
-Factor<T> copy_chunk(T* to, const View& from, int64_t begin, int64_t end, int64_t rows, int64_t col, int64_t cols) {
-  const int64_t stride = (cols + kGap - 1) / kGap * kGap + kGap;
-  for (int64_t row = begin; row < end; ++row) {
-    std::copy_n(from.host<T>() + row * from.stride + col, cols, to + (row - begin) * stride);
-  }
-  for (int64_t row = end - begin; row < rows; ++row) {
-    std::fill_n(to + row * stride, cols, T());
-  }
-  return {to, stride};
-}
-
-// sums[c] += the column's sum over the chunk.
-template <class T>
-void add_columns(Wide<T>* sums, const Factor<T>& chunk, int64_t rows, int64_t cols) {
+void add_columns(Wide<T>* dbias, const Factor<T>& dy, int64_t rows, int64_t cols) {
   using A = Wide<T>;
-  for_vectors<A>(cols, [&](int64_t i, auto part) {
-    Vec<A> sum = splat(A{0});
-    for (int64_t row = 0; row < rows; ++row) {
-      sum += load(chunk.data + row * chunk.stride + i, part);
-    }
-    store(sums + i, load(sums + i, part) + sum, part);
-  });
+  A* sums = scratch<A, struct BiasSums>(cols);
+  std::fill_n(sums, cols, A{0});
+  for (int64_t row = 0; row < rows; ++row) {
+    const T* from = dy.data + row * dy.stride;
+    for_vectors<A>(cols,
+                   [&](int64_t i, auto part) { store(sums + i, load(sums + i, part) + load(from + i, part), part); });
+  }
+  for (int64_t i = 0; i < cols; ++i) {
+    dbias[i] += sums[i];
+  }
 }
 
 // dw block += dy' x over the tokens [begin, end); dbias (may be null) += dy's columns.
 template <class T>
 void add_tokens(const Target<Wide<T>>& dw, Wide<T>* dbias, const View& dy, const View& x, const Block& block,
                 int64_t begin, int64_t end) {
-  T* dy_copy = scratch<T, struct WeightDy>(kChunk * (kBlock + 2 * kGap));
-  T* x_copy = scratch<T, struct WeightX>(kChunk * (kBlock + 2 * kGap));
   for (int64_t token = begin; token < end; token += kChunk) {
-    const int64_t last = std::min(end, token + kChunk);
-    const int64_t terms = (last - token + kChunkStep - 1) / kChunkStep * kChunkStep;
-    Factor<T> a = copy_chunk(dy_copy, dy, token, last, terms, block.row, block.rows);
-    const Factor<T> b = copy_chunk(x_copy, x, token, last, terms, block.col, block.cols);
+    const int64_t tokens = std::min(kChunk, end - token);
+    const Factor<T> a{dy.host<T>() + token * dy.stride + block.row, dy.stride, true};
+    const Factor<T> b{x.host<T>() + token * x.stride + block.col, x.stride};
+    multiply(dw, a, b, block.rows, block.cols, tokens);
     if (dbias != nullptr) {
-      add_columns(dbias, a, last - token, block.rows);
+      add_columns(dbias, a, tokens, block.rows);
     }
-    a.transposed = true;
-    multiply(dw, a, b, block.rows, block.cols, terms);
   }
 }
 
@@ -77,7 +60,9 @@ template <class A>
 class Parts {
  public:
   Parts(const Threads& threads, const View& dw, int64_t segments)
-      : count_(segments - 1), size_(dw.size() + dw.rows), memory_(scratch<A, struct WeightParts>(count_ * size_)) {
+      : count_(segments - 1),
+        size_((dw.size() + dw.rows + 63) / 64 * 64),
+        memory_(scratch<A, struct WeightParts>(count_ * size_)) {
     for_chunks(threads, count_ * size_, 1 << 16,
                [&](int64_t begin, int64_t end) { std::fill(memory_ + begin, memory_ + end, A{0}); });
   }
@@ -111,7 +96,7 @@ void backward_weight(const Threads& threads, const View& dw, const View& dbias, 
   const int64_t down = (dw.rows + kBlock - 1) / kBlock;
   const int64_t blocks = down * ((dw.cols + kBlock - 1) / kBlock);
   const int64_t segments = segments_for(blocks, dy.rows);
-  const int64_t segment_rows = (dy.rows / segments + kChunkStep - 1) / kChunkStep * kChunkStep;
+  const int64_t segment_rows = (dy.rows / segments + 63) / 64 * 64;
   const Parts<A> parts(threads, dw, segments);
   threads.parallel_for(blocks * segments, [&](int64_t piece) {
     const int64_t segment = piece / blocks;
