@@ -66,7 +66,7 @@ struct Checkpoint {
 
 // Writes the checkpoint of state.step and points `latest` at it; returns its directory. An existing checkpoint of the
 // same step is replaced. Weights and moments must be given. Fails with one sentence (on a full disk it names needed and
-// free bytes) and then has changed nothing.
+// free bytes); then the former checkpoints and both links are as they were.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Checkpoint& checkpoint,
                                       const ParameterLayout& layout, const CheckpointTensors& tensors);
 

@@ -82,7 +82,7 @@ struct TrainConfig {
   ModelConfig model;  // vocabularies: 0 = the prepared data's
   BatchConfig batch;  // seed and max_length are copied from `seed` and `model.max_length`
   OptimizerConfig optimizer;
-  ScheduleConfig schedule;
+  ScheduleConfig schedule;  // as written; with_defaults() fills in d_model and decay_steps
   StopConfig stop;
   ValidationConfig validation;
   CheckpointConfig checkpoint;
