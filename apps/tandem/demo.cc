@@ -51,7 +51,7 @@ learning_rate = 0.002
 warmup_steps = 200
 
 [stop]
-max_steps = 2000
+max_steps = 1500
 
 [validation]
 every_steps = 500
@@ -60,7 +60,7 @@ train_sample = 100
 samples = 2
 
 [checkpoint]
-every_steps = 1000
+every_steps = 500
 keep_last = 1
 
 [log]
