@@ -6,10 +6,10 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "decode/text_output.h"
 #include "decoding.h"
 #include "text/bleu.h"
 #include "text/chrf.h"
-#include "text_output.h"
 #include "train/loss_evaluation.h"
 
 namespace tandem::cli {

@@ -13,9 +13,9 @@
 #include "core/log.h"
 #include "core/signals.h"
 #include "data/lines.h"
+#include "decode/text_output.h"
 #include "decode/translate_stream.h"
 #include "decoding.h"
-#include "text_output.h"
 
 namespace tandem::cli {
 

@@ -1,21 +1,23 @@
-#include "text_output.h"
+#include "decode/text_output.h"
 
 #include <cerrno>
 #include <cstring>
 
 #include "core/error.h"
 
-namespace tandem::cli {
+namespace tandem {
 
 TextOutput::TextOutput(const std::string& name) : name_(name == "-" ? "standard output" : name) {
   if (name == "-") {
     stream_ = stdout;
     return;
   }
-  path_ = std::filesystem::weakly_canonical(name);
+  // Through links, so that a link stays one; absolute, so that there is a directory to write beside the file.
+  path_ = std::filesystem::weakly_canonical(std::filesystem::absolute(name));
   const auto type = std::filesystem::status(path_).type();
   require(type != std::filesystem::file_type::directory, "cannot write {}: it is a directory", name);
   if (type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found) {
+    require(std::filesystem::is_directory(path_.parent_path()), "cannot write {}: its directory does not exist", name);
     file_ = std::make_unique<FileWriter>(path_.parent_path() / fmt::format(".{}.partial", path_.filename().string()));
   } else {
     stream_ = std::fopen(path_.c_str(), "w");
@@ -46,4 +48,4 @@ void TextOutput::finish() {
   }
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem
