@@ -103,9 +103,9 @@ void DropoutMask::random_lanes(uint16_t* lanes, uint32_t group, uint32_t token, 
   for (int i = 0; i < kVectors; ++i) {
     const U64x4 low = (c0[i] & 0xFFFFFFFF) | (c1[i] << 32);   // columns 0 to 3 of four groups
     const U64x4 high = (c2[i] & 0xFFFFFFFF) | (c3[i] << 32);  // columns 4 to 7
-    const U64x4 ordered[2] = {__builtin_shuffle(low, high, U64x4{0, 4, 1, 5}),
-                              __builtin_shuffle(low, high, U64x4{2, 6, 3, 7})};
-    std::memcpy(lanes + i * 32, ordered, sizeof ordered);
+    const U64x4 ordered[2] = {__builtin_shufflevector(low, high, 0, 4, 1, 5),
+                              __builtin_shufflevector(low, high, 2, 6, 3, 7)};
+    std::memcpy(lanes + ptrdiff_t{32} * i, ordered, sizeof ordered);
   }
 }
 

@@ -8,13 +8,7 @@ namespace {
 
 const char* vector_extension() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("amx-bf16")) {
-    return "AMX";
-  }
-  if (__builtin_cpu_supports("avx512f")) {
-    return "AVX-512";
-  }
-  return "AVX2";
+  return __builtin_cpu_supports("avx512f") ? "AVX-512" : "AVX2";
 #else
   return "baseline vectors";
 #endif
@@ -24,7 +18,7 @@ const char* vector_extension() {
 
 bool cpu_has_native_bf16() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16");
+  return __builtin_cpu_supports("avx512bf16");  // every CPU with AMX has it too
 #else
   return false;
 #endif

@@ -25,7 +25,7 @@ View flat(const View& view) { return view.contiguous() ? view.reshape(1, view.si
 // Calls body(row, first column, columns) for pieces of about kPieceElements elements.
 template <class Body>
 void for_pieces(const Threads& threads, const View& view, const Body& body) {
-  if (view.size() == 0) {
+  if (view.rows == 0 || view.cols == 0) {
     return;
   }
   const int64_t pieces = (view.cols + kPieceElements - 1) / kPieceElements;
@@ -39,6 +39,8 @@ void for_pieces(const Threads& threads, const View& view, const Body& body) {
     }
   });
 }
+
+size_t bytes_of(const View& view) { return static_cast<size_t>(view.size()) * size_of(view.dtype); }
 
 std::byte* address(const View& view, int64_t row, int64_t col) {
   return static_cast<std::byte*>(view.data) + (row * view.stride + col) * static_cast<int64_t>(size_of(view.dtype));
@@ -55,14 +57,14 @@ Buffer CpuBackend::allocate(size_t bytes) {
 }
 
 void CpuBackend::upload(const View& to, const void* from) {
-  if (to.size() > 0) {
-    std::memcpy(to.data, from, static_cast<size_t>(to.size()) * size_of(to.dtype));
+  if (const size_t bytes = bytes_of(to); bytes > 0) {
+    std::memcpy(to.data, from, bytes);
   }
 }
 
 void CpuBackend::download(void* to, const View& from) {
-  if (from.size() > 0) {
-    std::memcpy(to, from.data, static_cast<size_t>(from.size()) * size_of(from.dtype));
+  if (const size_t bytes = bytes_of(from); bytes > 0) {
+    std::memcpy(to, from.data, bytes);
   }
 }
 
