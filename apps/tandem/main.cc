@@ -4,24 +4,27 @@
 
 #include "commands.h"
 #include "core/error.h"
+#include "core/log.h"
 
 int main(int argc, char** argv) {
   using namespace tandem::cli;
   Program program("tandem", "Trains translation models and tells the truth about the run.", TANDEM_VERSION);
   add_demo(program);
-  add_score(program);
   add_prepare(program);
   add_train(program);
   add_translate(program);
   add_evaluate(program);
+  add_score(program);
   add_inspect(program);
   add_average(program);
   try {
     return program.run(argc, argv);
   } catch (const tandem::Interrupted& interrupted) {
+    tandem::log::status("");
     std::fprintf(stderr, "tandem: %s\n", interrupted.what());
     return 128 + interrupted.signal();
   } catch (const std::exception& error) {
+    tandem::log::status("");
     std::fprintf(stderr, "tandem: %s\n", error.what());
     return 1;
   }
