@@ -1,4 +1,5 @@
-// What must hold before the first step: the config made whole from the data, the precision, and whether a run may go on.
+// What must hold before the first step: the config made whole from the data, the precision, and whether a run may go
+// on.
 #pragma once
 
 #include <filesystem>
