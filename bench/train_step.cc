@@ -27,9 +27,7 @@ using namespace tandem;
 
 namespace {
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 double normal(PhiloxStream& random) {
   const double u = (random.next() + 1.0) * 0x1p-32, v = random.next() * 0x1p-32;
@@ -50,8 +48,8 @@ HostBatch random_step(PhiloxStream& random, int64_t tokens, int64_t vocabulary, 
   int64_t source_tokens = 0, target_tokens = 0;
   while (true) {
     const int64_t s = static_cast<int64_t>(std::exp(3.2 + 0.55 * normal(random))) + 1;
-    const int64_t t = std::max<int64_t>(
-        1, static_cast<int64_t>(static_cast<double>(s) * std::exp(0.05 + 0.18 * normal(random))) + 1);
+    const int64_t t =
+        std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(s) * std::exp(0.05 + 0.18 * normal(random))) + 1);
     if (s > 100 || t > 100) {
       continue;
     }
@@ -91,11 +89,16 @@ struct Product {
 std::vector<Product> products(const ModelConfig& c, int64_t S, int64_t T) {
   const double e = c.encoder_layers, d = c.decoder_layers;
   const int64_t D = c.width, F = c.feed_forward;
-  return {{"source qkv", S, D, 3 * D, e},      {"source out", S, D, D, e},
-          {"source ffn in", S, D, F, e},       {"source ffn out", S, F, D, e},
-          {"target qkv", T, D, 3 * D, d},      {"target out, cross q, cross out", T, D, D, 3 * d},
-          {"target ffn in", T, D, F, d},       {"target ffn out", T, F, D, d},
-          {"cross kv", S, D, 2 * D * c.decoder_layers, 1}, {"logits", T, D, c.target_vocabulary, 1}};
+  return {{"source qkv", S, D, 3 * D, e},
+          {"source out", S, D, D, e},
+          {"source ffn in", S, D, F, e},
+          {"source ffn out", S, F, D, e},
+          {"target qkv", T, D, 3 * D, d},
+          {"target out, cross q, cross out", T, D, D, 3 * d},
+          {"target ffn in", T, D, F, d},
+          {"target ffn out", T, F, D, d},
+          {"cross kv", S, D, 2 * D * c.decoder_layers, 1},
+          {"logits", T, D, c.target_vocabulary, 1}};
 }
 
 // Best of three timings of `call`, each long enough to mean something.
@@ -191,9 +194,12 @@ int main(int argc, char** argv) {
   for (int i = 0; i <= steps; ++i) {
     const HostBatch& host = batches[static_cast<size_t>(i)];
     const double begin = now();
-    step_state.set({.seed = 1, .step = static_cast<uint32_t>(i),
-                    .loss_scale = 1.0F / static_cast<float>(host.labels.size()), .learning_rate = 1e-4F,
-                    .bias_correction1 = 0.1F, .bias_correction2 = 0.003F});
+    step_state.set({.seed = 1,
+                    .step = static_cast<uint32_t>(i),
+                    .loss_scale = 1.0F / static_cast<float>(host.labels.size()),
+                    .learning_rate = 1e-4F,
+                    .bias_correction1 = 0.1F,
+                    .bias_correction2 = 0.003F});
     totals.set({});
     arena.reset();
     backend->fill_zero(state.gradients());
@@ -215,9 +221,10 @@ int main(int argc, char** argv) {
     }
   }
   const double rate = flops / seconds / 1e9;
-  std::printf("step: %.1f ms, %.0f source + %.0f target tokens, %.0f target tokens/s, %.1f GFLOP/s, peak memory %.2f GB\n",
-              seconds / steps * 1e3, source_tokens / steps, target_tokens / steps, target_tokens / seconds, rate,
-              static_cast<double>(peak_memory()) / 1e9);
+  std::printf(
+      "step: %.1f ms, %.0f source + %.0f target tokens, %.0f target tokens/s, %.1f GFLOP/s, peak memory %.2f GB\n",
+      seconds / steps * 1e3, source_tokens / steps, target_tokens / steps, target_tokens / seconds, rate,
+      static_cast<double>(peak_memory()) / 1e9);
   const auto S = static_cast<int64_t>(source_tokens / steps), T = static_cast<int64_t>(target_tokens / steps);
   const double products_alone = product_seconds(*backend, config, compute, S, T);
   double product_flops = 0;

@@ -29,8 +29,9 @@ void add_train(Program& program) {
         require(!config.run.empty(), "no run directory given: add run=DIR");
         const TrainOutcome outcome = train_model(config, options->start_over);
         if (outcome.signal != 0) {
-          throw Interrupted(outcome.signal, fmt::format("{} at step {}; saved in {}; the same command goes on from there",
-                                                        outcome.reason, outcome.step, config.run));
+          throw Interrupted(outcome.signal,
+                            fmt::format("{} at step {}; saved in {}; the same command goes on from there",
+                                        outcome.reason, outcome.step, config.run));
         }
         log::info("{}; the run is in {}; translate with: tandem translate --model {}", outcome.reason, config.run,
                   config.run);

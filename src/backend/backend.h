@@ -40,8 +40,8 @@ struct StepState {
 // keep where a 16-bit lane >= rate * 65536. Kept values are multiplied by 1 / (1 - rate). rate = 0: off.
 struct Dropout {
   float rate = 0;
-  uint32_t place = 0;               // one number for each dropout of the model; attention uses place + head
-  Side side = Side::source;         // which first-token index of the state counts
+  uint32_t place = 0;                // one number for each dropout of the model; attention uses place + head
+  Side side = Side::source;          // which first-token index of the state counts
   const StepState* state = nullptr;  // in the backend's memory
 };
 
@@ -120,10 +120,10 @@ class Backend {
   virtual std::string description() const = 0;
 
   // ---- memory
-  virtual Buffer allocate(size_t bytes) = 0;                       // uninitialised
-  virtual void upload(const View& to, const void* from) = 0;       // from host memory, contiguous views
-  virtual void download(void* to, const View& from) = 0;           // to host memory, contiguous views; waits
-  virtual void copy(const View& to, const View& from) = 0;         // same shape; converts between f32, bf16 and f64
+  virtual Buffer allocate(size_t bytes) = 0;                  // uninitialised
+  virtual void upload(const View& to, const void* from) = 0;  // from host memory, contiguous views
+  virtual void download(void* to, const View& from) = 0;      // to host memory, contiguous views; waits
+  virtual void copy(const View& to, const View& from) = 0;    // same shape; converts between f32, bf16 and f64
   virtual void fill_zero(const View& to) = 0;
 
   // ---- matrix products: y [rows, out], x [rows, in], w [out, in]
@@ -150,9 +150,9 @@ class Backend {
   // d = norm's backward of dnormed, plus dsum (may be empty: nothing else used the sum);
   // dresidual = d; dbranch = d * mask (may be empty). dgamma, dbeta += . `sum` is the forward's.
   // dresidual may be the same memory as dsum or dnormed.
-  virtual void residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma,
-                                      const View& dbeta, const View& dnormed, const View& dsum, const View& sum,
-                                      const View& statistics, const View& gamma, const Dropout& dropout) = 0;
+  virtual void residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma, const View& dbeta,
+                                      const View& dnormed, const View& dsum, const View& sum, const View& statistics,
+                                      const View& gamma, const Dropout& dropout) = 0;
 
   // ---- attention, sentence by sentence: out = dropout(softmax(q k' / sqrt(d / heads))) v
   // q, out C [query rows, d]; k, v C [key rows, d] (they may be columns of a wider matrix).

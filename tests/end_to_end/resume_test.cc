@@ -75,9 +75,8 @@ TEST_F(Resume, RefusesOtherModelOrData) {
   EXPECT_NE(model.err.find("width"), std::string::npos) << model.err;
   EXPECT_NE(model.err.find("--start-over"), std::string::npos) << model.err;
 
-  const Result prepared =
-      run({"prepare", "--source", directory_.at("dev.en"), "--target", directory_.at("dev.de"), "--tokenizer",
-           directory_.at("data") + "/joint.model", "--out", directory_.at("other")});
+  const Result prepared = run({"prepare", "--source", directory_.at("dev.en"), "--target", directory_.at("dev.de"),
+                               "--tokenizer", directory_.at("data") + "/joint.model", "--out", directory_.at("other")});
   if (prepared.exit_code == 0) {
     std::vector<std::string> arguments = train_arguments(directory_, "run", 40);
     arguments[2] = "data=" + directory_.at("other");
