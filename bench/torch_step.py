@@ -3,10 +3,12 @@
 
     torch_step.py MODEL LENGTHS [THREADS]
 
-Padded batches with masks, nn.Linear, scaled_dot_product_attention, cross_entropy with label smoothing, fused AdamW;
-f32 and bf16 autocast, eager. Prints one line each; Tandem's bench_train_step writes LENGTHS.
+Batches of sentences of like length (sorted, then cut by the same token budget), padded and masked, nn.Linear,
+scaled_dot_product_attention, cross_entropy with label smoothing, fused AdamW; f32 and bf16 autocast, eager. Prints one
+line each; Tandem's bench_train_step writes LENGTHS.
 """
 import math
+import random
 import sys
 import time
 
@@ -80,13 +82,25 @@ class Model(nn.Module):
 
 
 def read_steps(path):
-    steps, current = [], []
+    """The file's sentence pairs in as many steps, sorted so that padding is least; the order of steps is random."""
+    pairs, budget, used = [], 0, 0
     for line in open(path):
         if line.strip():
-            current.append(tuple(map(int, line.split())))
-        elif current:
+            pairs.append(tuple(map(int, line.split())))
+            used += pairs[-1][1]
+        else:
+            budget, used = max(budget, used), 0
+    pairs.sort(key=lambda pair: (max(pair), min(pair)))
+    steps, current = [], []
+    for pair in pairs:
+        if sum(s for s, _ in current) + pair[0] > budget or sum(t for _, t in current) + pair[1] > budget:
             steps.append(current)
             current = []
+        current.append(pair)
+    steps.append(current)
+    random.Random(1).shuffle(steps)
+    padded = sum(len(step) * (max(s for s, _ in step) + max(t for _, t in step)) for step in steps)
+    print(f'{len(steps)} steps, {100 * (1 - sum(map(sum, pairs)) / padded):.1f} % of the positions are padding')
     return steps
 
 
@@ -106,7 +120,6 @@ def main():
     torch.manual_seed(1)
     steps = read_steps(path)
     batches = [make_batch(pairs) for pairs in steps]
-    tokens = sum(t for pairs in steps[1:] for _, t in pairs)
     print(f'PyTorch {torch.__version__}, {torch.get_num_threads()} threads, transformer-{name}')
     best = 0
     for kind in ('f32', 'bf16 autocast'):
