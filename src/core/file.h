@@ -54,7 +54,6 @@ class FileWriter {
 
   uint64_t size() const { return size_; }              // bytes written
   std::string checksum() const { return sum_.hex(); }  // of these bytes
-  uint64_t sum() const { return sum_.value(); }        // the same as a number
   const std::filesystem::path& path() const { return path_; }
 
  private:

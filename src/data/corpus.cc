@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -102,16 +103,19 @@ void Corpus::State::read_footer() {
       footer.tokens[1] > room || (tokens * footer.id_bytes + 7) / 8 * 8 + (2 * footer.pairs + 1) * 8 != room) {
     damaged("its sizes do not add up");
   }
+  if (std::max(footer.vocabulary[0], footer.vocabulary[1]) > INT32_MAX) {
+    damaged("its vocabulary is too large");
+  }
   const char* const table = mapping.data() + size - sizeof footer - (2 * footer.pairs + 1) * 8;
   offsets = {reinterpret_cast<const uint64_t*>(table), 2 * footer.pairs + 1};
-  checksum = fmt::format("{:016x}", footer.checksum);
+  checksum.assign(footer.checksum.begin(), footer.checksum.end());
 }
 
 void Corpus::State::check_checksum() const {
   Checksum sum;
   sum.add(mapping.data(), mapping.size() - sizeof footer + offsetof(CorpusFooter, checksum));
-  require(sum.value() == footer.checksum, "{} is damaged: its checksum is {} instead of {}", path.string(), sum.hex(),
-          checksum);
+  require(sum.hex() == checksum, "{} is damaged: its checksum is {}, not the one it was written with", path.string(),
+          sum.hex());
 }
 
 // After this no offset leaves the ids and no id leaves its vocabulary.

@@ -18,9 +18,11 @@ struct CorpusFooter {
   uint32_t vocabulary[2] = {0, 0};  // every id is below
   uint32_t id_bytes = 0;            // 2 or 4
   uint32_t version = kCorpusVersion;
-  uint64_t checksum = 0;  // CRC-64/XZ of all bytes of the file before this field
+  // CRC-64/XZ of all bytes of the file before this field, as hexadecimal digits. As a number it would make the checksum
+  // of the whole file the same for every content: a CRC over data and its own CRC is a constant.
+  std::array<char, 16> checksum{};
   std::array<char, 8> magic = kCorpusMagic;
 };
-static_assert(sizeof(CorpusFooter) == 56);
+static_assert(sizeof(CorpusFooter) == 64);
 
 }  // namespace tandem

@@ -1,6 +1,8 @@
 #include "data/corpus_writer.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <string>
 
 #include "core/error.h"
 
@@ -47,7 +49,8 @@ void CorpusWriter::finish() {
   }
   footer_.pairs = lengths_.size() / 2;
   file_.write(&footer_, offsetof(CorpusFooter, checksum));
-  footer_.checksum = file_.sum();
+  const std::string sum = file_.checksum();
+  std::copy_n(sum.begin(), footer_.checksum.size(), footer_.checksum.begin());
   file_.write(&footer_.checksum, sizeof footer_ - offsetof(CorpusFooter, checksum));
   file_.finish();
 }

@@ -1,24 +1,21 @@
 #include "data/lines.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <boost/iostreams/filter/gzip.hpp>
 #include <boost/iostreams/filter/lzma.hpp>
 #include <boost/iostreams/filter/zstd.hpp>
 #include <boost/iostreams/filtering_stream.hpp>
-#include <filesystem>
 #include <sstream>
 #include <vector>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "data/scratch.h"
 
 namespace tandem {
 namespace {
 
-namespace fs = std::filesystem;
 namespace io = boost::iostreams;
 
 enum class Packing { plain, gzip, xz, zstd };
@@ -40,15 +37,8 @@ std::string packed(const std::string& text, Packing packing) {
   return result.str();
 }
 
-class Lines : public ::testing::Test {
+class Lines : public testing::Scratch {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "tandem-lines-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
   // All lines of a file with this content.
   std::vector<std::string> lines_of(const std::string& content) {
     const std::string path = (directory_ / "file").string();
@@ -63,15 +53,8 @@ class Lines : public ::testing::Test {
   }
 
   std::string error_of(const std::string& content) {
-    try {
-      lines_of(content);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return testing::error_of([&] { lines_of(content); });
   }
-
-  fs::path directory_;
 };
 
 using Strings = std::vector<std::string>;
