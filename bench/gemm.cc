@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <vector>
@@ -38,47 +38,54 @@ std::vector<Shape> shapes_of(const std::string& model) {
           {"ffn in", d, f, 2 * layers},    {"ffn out", f, d, 2 * layers},    {"logits", d, vocabulary, 1}};
 }
 
-double best_seconds(const std::function<void()>& work) {
-  double best = 1e30;
-  double spent = 0;
+using Work = std::function<void()>;
+
+struct Pair {
+  double ours = 1e30, plain = 1e30;
+};
+
+double seconds(const Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
   work();
-  for (int i = 0; i < 50 && (i < 5 || spent < 0.5); ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    best = std::min(best, seconds);
-    spent += seconds;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// The best times, in turns, so that a noisy machine disturbs both alike.
+Pair best_seconds(const Work& ours, const Work& plain) {
+  Pair best;
+  double spent = 0;
+  for (int i = 0; i < 50 && (i < 5 || spent < 1); ++i) {
+    const Pair now{seconds(ours), seconds(plain)};
+    best = {std::min(best.ours, now.ours), std::min(best.plain, now.plain)};
+    spent += now.ours + now.plain;
   }
   return best;
 }
 
 // op(a) [m, k] times op(b) [k, n] by one call of oneDNN with its own threads.
-struct Plain {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream{engine};
-
-  double seconds(const View& c, const View& a, bool ta, const View& b, bool tb) {
-    const int64_t m = c.rows, n = c.cols, k = ta ? a.rows : a.cols;
-    if (a.dtype == DType::f32) {
-      return best_seconds([&] {
-        dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0F, a.host<float>(), a.stride, b.host<float>(), b.stride,
-                   0.0F, c.host<float>(), c.stride);
-      });
-    }
-    using dnnl::memory;
-    const auto describe = [](int64_t rows, int64_t cols, const View& view, bool transposed) {
-      const auto type = view.dtype == DType::f32 ? memory::data_type::f32 : memory::data_type::bf16;
-      return memory::desc({rows, cols}, type, transposed ? memory::dims{1, view.stride} : memory::dims{view.stride, 1});
+Work plain_product(const View& c, const View& a, bool ta, const View& b, bool tb) {
+  const int64_t m = c.rows, n = c.cols, k = ta ? a.rows : a.cols;
+  if (a.dtype == DType::f32) {
+    return [=] {
+      dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0F, a.host<float>(), a.stride, b.host<float>(), b.stride,
+                 0.0F, c.host<float>(), c.stride);
     };
-    const auto da = describe(m, k, a, ta), db = describe(k, n, b, tb), dc = describe(m, n, c, false);
-    const dnnl::matmul product({{da, db, dc}, engine});
-    const memory ma(da, engine, a.data), mb(db, engine, b.data), mc(dc, engine, c.data);
-    return best_seconds([&] {
-      product.execute(stream, {{DNNL_ARG_SRC, ma}, {DNNL_ARG_WEIGHTS, mb}, {DNNL_ARG_DST, mc}});
-      stream.wait();
-    });
   }
-};
+  using dnnl::memory;
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  const dnnl::stream stream(engine);
+  const auto describe = [](int64_t rows, int64_t cols, const View& view, bool transposed) {
+    const auto type = view.dtype == DType::f32 ? memory::data_type::f32 : memory::data_type::bf16;
+    return memory::desc({rows, cols}, type, transposed ? memory::dims{1, view.stride} : memory::dims{view.stride, 1});
+  };
+  const auto da = describe(m, k, a, ta), db = describe(k, n, b, tb), dc = describe(m, n, c, false);
+  const dnnl::matmul product({{da, db, dc}, engine});
+  const memory ma(da, engine, a.data), mb(db, engine, b.data), mc(dc, engine, c.data);
+  return [=]() mutable {
+    product.execute(stream, {{DNNL_ARG_SRC, ma}, {DNNL_ARG_WEIGHTS, mb}, {DNNL_ARG_DST, mc}});
+    dnnl::stream(stream).wait();
+  };
+}
 
 View random_matrix(std::vector<Buffer>& keep, Backend& backend, DType dtype, int64_t rows, int64_t cols) {
   keep.push_back(backend.allocate(static_cast<size_t>(rows * cols) * 4));
@@ -102,20 +109,19 @@ void measure(Backend& backend, DType dtype, int64_t tokens, const Shape& shape, 
   const View w = random_matrix(keep, backend, dtype, shape.out, shape.in);
   const View dw = random_matrix(keep, backend, DType::f32, shape.out, shape.in);
   const double gflop = 2e-9 * static_cast<double>(tokens) * static_cast<double>(shape.in * shape.out);
-  const double ours[] = {best_seconds([&] { backend.linear(y, x, w, {}); }),
-                         best_seconds([&] { backend.linear_backward_input(x, y, w, {}, false); }),
-                         best_seconds([&] { backend.linear_backward_weight(dw, {}, y, x); })};
-  Plain plain;
-  const double theirs[] = {plain.seconds(y, x, false, w, true), plain.seconds(x, y, false, w, false),
-                           plain.seconds(dw, y, true, x, false)};
+  const Pair pairs[] = {
+      best_seconds([&] { backend.linear(y, x, w, {}); }, plain_product(y, x, false, w, true)),
+      best_seconds([&] { backend.linear_backward_input(x, y, w, {}, false); }, plain_product(x, y, false, w, false)),
+      best_seconds([&] { backend.linear_backward_weight(dw, {}, y, x); }, plain_product(dw, y, true, x, false))};
   fmt::print("{:<11} {:>5} x {:<5}", shape.name, shape.in, shape.out);
-  for (int i = 0; i < 3; ++i) {
-    fmt::print("  {:>5.0f} ({:>5.0f})", gflop / ours[i], gflop / theirs[i]);
+  for (const Pair& pair : pairs) {
+    fmt::print("  {:>5.0f} ({:>5.0f})", gflop / pair.ours, gflop / pair.plain);
     totals.flop += gflop * shape.count;
-    totals.ours += ours[i] * shape.count;
-    totals.plain += theirs[i] * shape.count;
+    totals.ours += pair.ours * shape.count;
+    totals.plain += pair.plain * shape.count;
   }
   fmt::print("\n");
+  std::fflush(stdout);
 }
 
 void run(int64_t tokens, int threads, DType dtype, const std::string& only) {
