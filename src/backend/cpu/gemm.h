@@ -54,19 +54,25 @@ struct Block {
   int64_t cols = 0;
 };
 
-// The sizes of the blocks of a [rows, cols] product of activations and weights: large, since oneDNN packs its operands
-// anew for every block, but enough of them for the threads. Measured with bench/gemm.cc. Rows are a multiple of 24 and
-// 16 (gemm_f32.cc). A few rows (decoding) are cut into narrow blocks; widths of 128 and more give the same bits.
+// The sizes of the blocks of a [rows, cols] product of activations of type T and weights, measured with bench/gemm.cc.
+// f32: large, since oneDNN packs its operands anew for every block, but enough of them for the threads; rows are a
+// multiple of 24 and 16 (gemm_f32.cc). bf16: a multiple of 64 rows (gemm_bf16.cc), and small enough that a block's f32
+// sums stay in the cache until they are rounded. A few rows (decoding) are cut into narrow blocks; widths of 128 and
+// more give the same bits.
 struct BlockSize {
-  int64_t rows = 960;
-  int64_t cols = 2048;
+  int64_t rows, cols;
 
-  BlockSize(int64_t all_rows, int64_t all_cols) {
-    constexpr int64_t kBlocks = 16, kLeastRows = 240;
+  template <class T>
+  static BlockSize of(int64_t all_rows, int64_t all_cols) {
+    constexpr bool kNarrow = std::is_same_v<T, bf16>;
+    constexpr int64_t kBlocks = 8, kLeastRows = kNarrow ? 128 : 240;
     const int64_t least_cols = all_rows <= kLeastRows ? 128 : 512;
-    while (down(all_rows) * across(all_cols) < kBlocks && (rows > kLeastRows || cols > least_cols)) {
-      (cols >= 2 * rows || rows == kLeastRows ? cols : rows) /= 2;
+    BlockSize size = kNarrow ? BlockSize{256, 512} : BlockSize{960, 2048};
+    while (size.down(all_rows) * size.across(all_cols) < kBlocks &&
+           (size.rows > kLeastRows || size.cols > least_cols)) {
+      (size.cols >= 2 * size.rows || size.rows == kLeastRows ? size.cols : size.rows) /= 2;
     }
+    return size;
   }
 
   int64_t down(int64_t all_rows) const { return (all_rows + rows - 1) / rows; }
@@ -75,9 +81,9 @@ struct BlockSize {
 
 // Calls body(block) for all blocks of a [rows, cols] matrix. Blocks that share columns follow one another, so that
 // what belongs to the columns (the weights, as a rule larger than the activations) stays in the cache.
-template <class Body>
+template <class T, class Body>
 void for_blocks(const Threads& threads, int64_t rows, int64_t cols, const Body& body) {
-  const BlockSize size(rows, cols);
+  const BlockSize size = BlockSize::of<T>(rows, cols);
   const int64_t down = size.down(rows);
   threads.parallel_for(down * size.across(cols), [&](int64_t i) {
     const int64_t row = i % down * size.rows;

@@ -72,7 +72,7 @@ void linear_block(const Block& block, const View& y, const View& x, const View& 
 void CpuBackend::linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) {
   dispatch(y.dtype, [&]<class T>() {
     const Finish<T> finish{y, epilogue};
-    for_blocks(threads_, y.rows, y.cols, [&](const Block& block) { linear_block<T>(block, y, x, w, finish); });
+    for_blocks<T>(threads_, y.rows, y.cols, [&](const Block& block) { linear_block<T>(block, y, x, w, finish); });
   });
 }
 

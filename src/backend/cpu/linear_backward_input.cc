@@ -96,7 +96,7 @@ void CpuBackend::linear_backward_input(const View& dx, const View& dy, const Vie
     const Sums<T> sums(dx, in_place, dy.cols > kMostTerms);
     for (int64_t term = 0; term < dy.cols; term += kMostTerms) {
       const int64_t terms = std::min(kMostTerms, dy.cols - term);
-      for_blocks(threads_, dx.rows, dx.cols, [&](const Block& block) {
+      for_blocks<T>(threads_, dx.rows, dx.cols, [&](const Block& block) {
         Target<Wide<T>> target = sums.of(block);
         target.add = term > 0 || (in_place && accumulate);
         multiply(target, Factor<T>{dy.host<T>() + block.row * dy.stride + term, dy.stride},
