@@ -28,6 +28,8 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
+struct StopAsked {};  // thrown and caught inside a validation
+
 class Trainer {
  public:
   Trainer(const TrainConfig& config, Prepared data, RunDirectory& run);
@@ -357,9 +359,16 @@ void Trainer::validate() {
   const auto begin = Clock::now();
   log::status(fmt::format("validating at step {}", state_.step));
   ValidationResult result;
-  {
+  try {
     const ModelState::UseAverage average(weights_);
-    result = validator_.run(weights_.weights(), arena_);
+    result = validator_.run(weights_.weights(), arena_, [this] {
+      if (signals_.stop_signal() != 0) {
+        throw StopAsked();
+      }
+    });
+  } catch (const StopAsked&) {
+    log::info("the validation at step {} is left out: a signal asks to stop", grouped(state_.step));
+    return;
   }
   tick();
   window_.validation_seconds += seconds_since(begin);

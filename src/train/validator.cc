@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/philox.h"
-#include "decode/batch_decoder.h"
+#include "decode/translator.h"
 #include "text/chrf.h"
 
 namespace tandem {
@@ -12,7 +12,6 @@ namespace tandem {
 namespace {
 
 constexpr uint32_t kTrainSamplePurpose = 0x5A3;
-constexpr size_t kDecodeAtATime = 64;
 
 std::vector<Ids> encode(const Subwords& subwords, const std::vector<std::string>& lines) {
   std::vector<Ids> ids(lines.size());
@@ -58,40 +57,23 @@ Validator::Validator(Backend& backend, Transformer& model, const Prepared& data,
   }
 }
 
-ValidationResult Validator::run(const Weights& weights, Arena& arena) {
+ValidationResult Validator::run(const Weights& weights, Arena& arena, const std::function<void()>& between) {
   ValidationResult result;
   result.valid = evaluate_loss(backend_, model_, weights, valid_source_, valid_target_, arena);
   result.train = evaluate_loss(backend_, model_, weights, train_source_, train_target_, arena);
   if (config_.decode && !valid_source_.empty()) {
-    translate(result, weights);
+    translate(result, weights, between);
   }
   return result;
 }
 
-void Validator::translate(ValidationResult& result, const Weights& weights) {
+void Validator::translate(ValidationResult& result, const Weights& weights, const std::function<void()>& between) {
   BatchDecoder decoder(backend_, model_, weights);
-  const DecodeConfig decode{.beam = config_.beam, .alpha = config_.alpha};
-  // Sentences of like length together; a translation does not depend on its neighbours.
-  std::vector<size_t> order(valid_source_.size());
-  for (size_t i = 0; i < order.size(); ++i) {
-    order[i] = i;
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return valid_source_[a].size() > valid_source_[b].size(); });
-  std::vector<std::string> translations(order.size());
-  for (size_t begin = 0; begin < order.size(); begin += kDecodeAtATime) {
-    const size_t end = std::min(begin + kDecodeAtATime, order.size());
-    std::vector<Ids> sources;
-    for (size_t i = begin; i < end; ++i) {
-      Ids ids = valid_source_[order[i]];
-      ids.resize(std::min(ids.size(), static_cast<size_t>(decoder.longest_source())));
-      sources.push_back(std::move(ids));
-    }
-    const auto found = decoder.translate(sources, decode);
-    for (size_t i = begin; i < end; ++i) {
-      translations[order[i]] = data_.subwords(Side::target).decode(found[i - begin].front().ids);
-    }
-  }
+  TranslateOptions options;
+  options.decode = {.beam = config_.beam, .alpha = config_.alpha};
+  options.before_batch = between;
+  Translator translator(decoder, data_.subwords(Side::source), data_.subwords(Side::target), options);
+  const std::vector<std::string> translations = translator.translate_best(text_.source);
   result.bleu = corpus_bleu(translations, {text_.target});
   result.bleu_signature = signature(BleuOptions{}, 1);
   result.chrf = corpus_chrf(translations, {text_.target}).score;

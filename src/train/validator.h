@@ -3,6 +3,7 @@
 // detokenised text against the raw reference.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -36,10 +37,11 @@ class Validator {
   // Everything given must outlive the validator.
   Validator(Backend& backend, Transformer& model, const Prepared& data, const TrainConfig& config);
 
-  ValidationResult run(const Weights& weights, Arena& arena);
+  // `between` is called before every batch that is decoded; what it throws ends the validation.
+  ValidationResult run(const Weights& weights, Arena& arena, const std::function<void()>& between);
 
  private:
-  void translate(ValidationResult& result, const Weights& weights);
+  void translate(ValidationResult& result, const Weights& weights, const std::function<void()>& between);
 
   Backend& backend_;
   Transformer& model_;

@@ -15,7 +15,7 @@ std::string weights(const TemporaryDirectory& directory, const std::string& run)
 
 // Waits until the text appears in the file, or half a minute.
 bool appears(const fs::path& file, const std::string& text) {
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 800; ++i) {
     if (read_text(file).find(text) != std::string::npos) {
       return true;
     }
@@ -90,16 +90,16 @@ TEST_F(Resume, RefusesOtherModelOrData) {
 }
 
 TEST_F(Resume, SignalsSaveAndEnd) {
-  expect_trains("whole", 3000);
+  expect_trains("whole", 800);
   for (const int signal : {SIGTERM, SIGINT}) {
     const fs::path log = directory_ / ("log" + std::to_string(signal));
-    const pid_t process = start(train_arguments(directory_, "stopped", 3000), log);
+    const pid_t process = start(train_arguments(directory_, "stopped", 800), log);
     ASSERT_TRUE(appears(log, "step ")) << read_text(log);
     kill(process, signal);
     EXPECT_EQ(wait_for(process), 128 + signal) << read_text(log);
     EXPECT_TRUE(fs::exists(directory_ / "stopped/latest/manifest.json"));
   }
-  expect_trains("stopped", 3000);
+  expect_trains("stopped", 800);
   EXPECT_EQ(weights(directory_, "whole"), weights(directory_, "stopped"));
 }
 
