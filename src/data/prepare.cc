@@ -60,7 +60,6 @@ class Preparation {
 
   const PrepareConfig& config_;
   NewDirectory& out_;
-  Interrupt interrupt_;
   PairStore store_;
   Stopwatch total_;
   PrepareStats stats_;
@@ -125,7 +124,6 @@ void Preparation::read_text() {
       keep(source, target);
     }
     if (stats_.raw_pairs % 4096 == 0) {
-      interrupt_.check();
       progress.show(stats_.raw_pairs, reader.share());
     }
   }
@@ -175,7 +173,6 @@ void Preparation::learn_tokenizers() {
   for (int i = 0; i < models; ++i) {
     StatusLine progress("learning subwords", "");
     progress.show(0, -1);
-    const EndProcess stoppable(interrupt_.signals(), out_.temporary());
     subwords_[i] = Subwords::from_bytes(train_subwords(counts_[i], config_.training), "the new tokenizer");
     const auto words = static_cast<int64_t>(counts_[i].size());
     stats_.tokenizer_words_all += words;
@@ -254,7 +251,6 @@ void Preparation::encode() {
   const std::span<const uint64_t> all = places_;
   for (size_t first = 0; first < all.size(); first += kChunk) {
     add_chunk(writer, all.subspan(first, std::min<size_t>(kChunk, all.size() - first)));
-    interrupt_.check();
     progress.show(static_cast<int64_t>(first), static_cast<double>(first) / static_cast<double>(all.size()));
   }
   stats_.pairs = writer.pairs();
@@ -298,6 +294,7 @@ PrepareStats Preparation::run() {
 PrepareStats prepare(const PrepareConfig& config) {
   check_config(config);
   NewDirectory out(config.out, config.force);
+  const EndOnSignal stoppable(out.temporary());
   PrepareStats stats;
   {
     Preparation preparation(config, out);

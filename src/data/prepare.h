@@ -36,8 +36,8 @@ struct PrepareConfig {
   int threads = 0;  // 0 = all cores
 };
 
-// Fails with one sentence, and leaves nothing behind. SIGINT and SIGTERM end as Interrupted (or, while SentencePiece
-// learns, end the process with 128 + signal), and leave nothing behind either.
+// Fails with one sentence, and leaves nothing behind. SIGINT and SIGTERM end the process with 128 + signal, and leave
+// nothing behind either.
 PrepareStats prepare(const PrepareConfig& config);
 
 }  // namespace tandem

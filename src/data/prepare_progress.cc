@@ -28,29 +28,27 @@ void StatusLine::show(int64_t done, double share) {
   log::status(text);
 }
 
-void Interrupt::check() const {
-  if (const int signal = signals_.stop_signal(); signal != 0) {
-    throw Interrupted(signal, "interrupted; nothing was written");
-  }
-}
+EndOnSignal::EndOnSignal(std::filesystem::path scratch) : scratch_(std::move(scratch)), thread_([this] { watch(); }) {}
 
-EndProcess::EndProcess(const Signals& signals, std::filesystem::path scratch)
-    : thread_([this, &signals, scratch = std::move(scratch)] {
-        while (!done_) {
-          if (const int signal = signals.stop_signal(); signal != 0) {
-            std::error_code ignored;
-            std::filesystem::remove_all(scratch, ignored);
-            log::status("");
-            std::fputs("tandem: interrupted; nothing was written\n", stderr);
-            ::_exit(128 + signal);
-          }
-          std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        }
-      }) {}
-
-EndProcess::~EndProcess() {
+EndOnSignal::~EndOnSignal() {
   done_ = true;
   thread_.join();
+}
+
+void EndOnSignal::watch() {
+  for (bool last = false; !last;) {
+    last = done_;  // a signal that came before the end still counts
+    if (const int signal = signals_.stop_signal(); signal != 0) {
+      std::error_code ignored;
+      while (std::filesystem::exists(scratch_, ignored)) {  // the work goes on and may write another file meanwhile
+        std::filesystem::remove_all(scratch_, ignored);
+      }
+      log::status("");
+      std::fputs("tandem: interrupted; nothing was written\n", stderr);
+      ::_exit(128 + signal);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(last ? 0 : 20));
+  }
 }
 
 }  // namespace tandem

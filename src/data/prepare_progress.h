@@ -35,29 +35,23 @@ class StatusLine {
   double last_ = -1;  // seconds at which the line was drawn
 };
 
-// While it lives, SIGINT and SIGTERM remove the scratch directory and end the process with 128 + signal. For a long
-// call into a library that cannot be stopped.
-class EndProcess {
+// While it lives, SIGINT and SIGTERM remove the scratch directory and end the process with 128 + signal, also in the
+// middle of a library's long call or while standard input is awaited.
+class EndOnSignal {
  public:
-  EndProcess(const Signals& signals, std::filesystem::path scratch);
-  ~EndProcess();
-  EndProcess(const EndProcess&) = delete;
-  EndProcess& operator=(const EndProcess&) = delete;
+  explicit EndOnSignal(std::filesystem::path scratch);
+  // When a signal has come, the process ends here and not through what it broke.
+  ~EndOnSignal();
+  EndOnSignal(const EndOnSignal&) = delete;
+  EndOnSignal& operator=(const EndOnSignal&) = delete;
 
  private:
+  void watch();
+
+  std::filesystem::path scratch_;
+  Signals signals_;
   std::atomic<bool> done_{false};
   std::thread thread_;
-};
-
-// SIGINT and SIGTERM while it lives: check() throws Interrupted.
-class Interrupt {
- public:
-  void check() const;
-
-  const Signals& signals() const { return signals_; }
-
- private:
-  Signals signals_;
 };
 
 }  // namespace tandem

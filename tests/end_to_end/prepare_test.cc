@@ -63,8 +63,8 @@ TEST(PrepareProgram, SignalsLeaveNothingBehind) {
   const std::vector<std::string> arguments = {"prepare",           "--source",        directory.at("a"),
                                               "--target",          directory.at("b"), "--out",
                                               directory.at("out"), "--vocab-size",    "20000"};
-  // Early: while the text is read; late: while SentencePiece learns.
-  const std::pair<int, int> cases[] = {{SIGINT, 0}, {SIGTERM, 2500}};
+  // At first while the text is read, at last while SentencePiece learns.
+  const std::pair<int, int> cases[] = {{SIGINT, 0}, {SIGTERM, 30}, {SIGINT, 200}, {SIGTERM, 2500}};
   for (const auto& [signal, milliseconds] : cases) {
     const pid_t process = start(arguments, directory / "log");
     for (int waited = 0; leftovers(directory / "").empty() && waited < 2000; ++waited) {

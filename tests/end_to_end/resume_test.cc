@@ -15,7 +15,7 @@ std::string weights(const TemporaryDirectory& directory, const std::string& run)
 
 // Waits until the text appears in the file, or half a minute.
 bool appears(const fs::path& file, const std::string& text) {
-  for (int i = 0; i < 800; ++i) {
+  for (int i = 0; i < 3000; ++i) {
     if (read_text(file).find(text) != std::string::npos) {
       return true;
     }
