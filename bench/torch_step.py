@@ -97,7 +97,7 @@ def read_steps(path):
             steps.append(current)
             current = []
         current.append(pair)
-    steps.append(current)
+    steps += [current] if current else []
     random.Random(1).shuffle(steps)
     padded = sum(len(step) * (max(s for s, _ in step) + max(t for _, t in step)) for step in steps)
     print(f'{len(steps)} steps, {100 * (1 - sum(map(sum, pairs)) / padded):.1f} % of the positions are padding')
