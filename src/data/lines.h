@@ -20,8 +20,8 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // The next line without its end ("\n" or "\r\n") and without the file's byte-order mark (see above). Of a line longer than
-  // kLongestLine the beginning, and cut() is true. False at the end of the file.
+  // The next line without its end ("\n" or "\r\n") and without the file's byte-order mark (see above). Of a line longer
+  // than kLongestLine the beginning, and cut() is true. False at the end of the file.
   bool next(std::string& line);
   bool cut() const;
 
