@@ -1,0 +1,132 @@
+#include <algorithm>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/logit_row.cuh"
+
+namespace tandem {
+
+namespace {
+
+using namespace cuda;
+
+struct Arguments {
+  Bf16* logits;
+  int64_t stride, rows, cols;
+  const int32_t* labels;
+  double smoothing, other;  // the target is 1 - smoothing on the label and `other` on every other piece
+  const StepState* state;   // null: no gradient
+};
+
+__device__ void add_loss(LossTotals& totals, const Arguments& a, float sum, float distance, float shifted,
+                         bool correct) {
+  const double log_sum = log(static_cast<double>(sum));
+  const double at_label = static_cast<double>(distance);
+  const double nll = log_sum - at_label;
+  const double elsewhere = static_cast<double>(shifted) - at_label;
+  totals.smoothed += a.smoothing > 0 ? log_sum - (1 - a.smoothing) * at_label - a.other * elsewhere : nll;
+  totals.nll += nll;
+  totals.correct += correct ? 1 : 0;
+  totals.tokens += 1;
+}
+
+// A block takes the rows blockIdx.x, blockIdx.x + gridDim.x, ... and writes the sums over them to parts[blockIdx.x].
+template <class Row>
+__global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) cross_entropy_kernel(LossTotals* parts, Arguments a) {
+  // Each is written again only after the barrier of the other, behind which nobody reads it any more.
+  __shared__ float shared_most[kWarp];
+  __shared__ float3 shared_sums[kWarp];
+  const float scale = a.state == nullptr ? 0.0F : a.state->loss_scale;
+  LossTotals totals;  // thread 0's counts
+  int next = a.labels[blockIdx.x];
+  for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
+    const int label = next;
+    next = r + gridDim.x < a.rows ? a.labels[r + gridDim.x] : -1;
+    Bf16* logits = a.logits + r * a.stride;
+    if (label < 0) {
+      if (a.state != nullptr) {
+        Row::clear(logits, a.cols);
+      }
+      continue;
+    }
+    const Row row(logits, a.cols);
+    const float at_label = __bfloat162float(logits[label]);
+    const float my_most = row.largest();
+    const float most = most_of_block<Row::kThreads>(my_most, shared_most);
+    float sum = 0, shifted = 0;
+    row.each([&](float logit, int) {
+      const float distance = logit - most;
+      sum += fast_exp(distance);
+      shifted += distance;
+    });
+    bool earlier = false;  // an equal logit at a lower id
+    if (at_label == most && my_most == most) {
+      row.each([&](float logit, int col) { earlier = earlier || (logit == most && col < label); });
+    }
+    const float3 sums = sums_of_block<Row::kThreads>({sum, shifted, earlier ? 1.0F : 0.0F}, shared_sums);
+    if (a.state != nullptr) {
+      const float factor = scale / sums.x;
+      const float offset = scale * static_cast<float>(a.other);
+      row.write(logits, [&](float logit) { return fast_exp(logit - most) * factor - offset; });
+      if (Row::owns(label)) {
+        const float gradient = fast_exp(at_label - most) * factor - scale * static_cast<float>(1 - a.smoothing);
+        logits[label] = __float2bfloat16_rn(gradient);
+      }
+    }
+    if (threadIdx.x == 0) {
+      add_loss(totals, a, sums.x, at_label - most, sums.y, at_label == most && sums.z == 0);
+    }
+  }
+  if (threadIdx.x == 0) {
+    parts[blockIdx.x] = totals;
+  }
+}
+
+// One warp.
+__global__ void add_totals_kernel(LossTotals* totals, const LossTotals* parts, int count) {
+  LossTotals sum;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kWarp) {
+    const LossTotals part = parts[i];
+    sum.smoothed += part.smoothed;
+    sum.nll += part.nll;
+    sum.correct += part.correct;
+    sum.tokens += part.tokens;
+  }
+  sum = {sum_of_warp(sum.smoothed), sum_of_warp(sum.nll), sum_of_warp(sum.correct), sum_of_warp(sum.tokens)};
+  if (threadIdx.x == 0) {
+    totals->smoothed += sum.smoothed;
+    totals->nll += sum.nll;
+    totals->correct += sum.correct;
+    totals->tokens += sum.tokens;
+  }
+}
+
+}  // namespace
+
+void CudaBackend::cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
+                                const StepState* state) {
+  require(logits.dtype == DType::bf16 && labels.dtype == DType::i32,
+          "cross_entropy on a GPU takes bf16 logits and i32 labels, not {} and {}", name_of(logits.dtype),
+          name_of(labels.dtype));
+  if (logits.size() == 0) {
+    return;
+  }
+  const double eps = logits.cols > 1 ? static_cast<double>(smoothing) : 0.0;  // one piece: nothing to spread it on
+  const Arguments arguments{data<Bf16>(logits),
+                            logits.stride,
+                            logits.rows,
+                            logits.cols,
+                            data<const int32_t>(labels),
+                            eps,
+                            logits.cols > 1 ? eps / static_cast<double>(logits.cols - 1) : 0.0,
+                            state};
+  with_row_type(logits, [&]<class Row>() {
+    const int blocks = static_cast<int>(std::min<int64_t>(logits.rows, int64_t{processors_} * Row::kBlocks));
+    LossTotals* parts = scratch<LossTotals>(blocks);
+    cross_entropy_kernel<Row><<<blocks, Row::kThreads, 0, stream_>>>(parts, arguments);
+    check_launch("cross_entropy");
+    add_totals_kernel<<<1, kWarp, 0, stream_>>>(totals, parts, blocks);
+    check_launch("add_totals");
+  });
+}
+
+}  // namespace tandem

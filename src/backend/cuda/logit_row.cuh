@@ -1,0 +1,177 @@
+// A row of logits over the vocabulary, spread over the threads of a block.
+#pragma once
+
+#include <cmath>
+
+#include "backend/cuda/device.cuh"
+
+namespace tandem::cuda {
+
+// A row that is read once and stays in registers: kVectors times eight logits a thread. kBlocks: of these blocks that
+// a multiprocessor holds, so that some load while others compute.
+template <int kBlockThreads, int kVectors, int kBlockCount>
+class HeldRow {
+ public:
+  static constexpr int kThreads = kBlockThreads, kBlocks = kBlockCount;
+  static constexpr int64_t kMostCols = int64_t{8} * kThreads * kVectors;
+
+  __device__ HeldRow(const Bf16* row, int64_t cols) : cols_(static_cast<int>(cols)) {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (column(v) < cols_) {
+        values_[v] = *reinterpret_cast<const Bf16x8*>(row + column(v));
+      }
+    }
+  }
+
+  // The largest of the thread's logits; NaN is passed over.
+  __device__ float largest() const {
+    __nv_bfloat162 most = __float2bfloat162_rn(-INFINITY);
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (column(v) < cols_) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          most = __hmax2(most, values_[v].pair[i]);
+        }
+      }
+    }
+    return fmaxf(__low2float(most), __high2float(most));
+  }
+
+  // body(logit, column) for each of the thread's logits, columns rising.
+  template <class Body>
+  __device__ void each(const Body& body) const {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (column(v) < cols_) {
+        float logits[8];
+        values_[v].unpack(logits);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          body(logits[i], column(v) + i);
+        }
+      }
+    }
+  }
+
+  // row[column] = function(logit) for each of the thread's logits.
+  template <class Function>
+  __device__ void write(Bf16* row, const Function& function) const {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (column(v) < cols_) {
+        float results[8];
+        values_[v].unpack(results);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          results[i] = function(results[i]);
+        }
+        *reinterpret_cast<Bf16x8*>(row + column(v)) = Bf16x8::pack(results);
+      }
+    }
+  }
+
+  __device__ static void clear(Bf16* row, int64_t cols) {
+    for (int64_t col = int64_t{8} * threadIdx.x; col < cols; col += 8 * kThreads) {
+      *reinterpret_cast<uint4*>(row + col) = uint4{};
+    }
+  }
+
+  // Whether the column is one of the calling thread's.
+  __device__ static bool owns(int column) { return column / 8 % kThreads == static_cast<int>(threadIdx.x); }
+
+ private:
+  __device__ static int column(int vector) { return 8 * (static_cast<int>(threadIdx.x) + vector * kThreads); }
+
+  int cols_;
+  Bf16x8 values_[kVectors];
+};
+
+// A row of any width and address, read anew for each pass; the same interface.
+class StreamedRow {
+ public:
+  static constexpr int kThreads = 512, kBlocks = 3;
+
+  __device__ StreamedRow(const Bf16* row, int64_t cols) : row_(row), cols_(static_cast<int>(cols)) {}
+
+  __device__ float largest() const {
+    float most = -INFINITY;
+    each([&](float logit, int) { most = fmaxf(most, logit); });
+    return most;
+  }
+  template <class Body>
+  __device__ void each(const Body& body) const {
+    for (int col = static_cast<int>(threadIdx.x); col < cols_; col += kThreads) {
+      body(__bfloat162float(row_[col]), col);
+    }
+  }
+  template <class Function>
+  __device__ void write(Bf16* row, const Function& function) const {
+    each([&](float logit, int col) { row[col] = __float2bfloat16_rn(function(logit)); });
+  }
+  __device__ static void clear(Bf16* row, int64_t cols) {
+    for (int64_t col = threadIdx.x; col < cols; col += kThreads) {
+      row[col] = __float2bfloat16_rn(0.0F);
+    }
+  }
+  __device__ static bool owns(int column) { return column % kThreads == static_cast<int>(threadIdx.x); }
+
+ private:
+  const Bf16* row_;
+  int cols_;
+};
+
+// body.operator()<Row>() with the type that fits these logits.
+template <class Body>
+void with_row_type(const View& logits, const Body& body) {
+  const bool vectors = vectors_of_8(logits);
+  if (vectors && logits.cols <= HeldRow<512, 1, 3>::kMostCols) {
+    body.template operator()<HeldRow<512, 1, 3>>();
+  } else if (vectors && logits.cols <= HeldRow<512, 2, 3>::kMostCols) {
+    body.template operator()<HeldRow<512, 2, 3>>();
+  } else if (vectors && logits.cols <= HeldRow<512, 4, 2>::kMostCols) {
+    body.template operator()<HeldRow<512, 4, 2>>();
+  } else if (vectors && logits.cols <= HeldRow<512, 8, 2>::kMostCols) {
+    body.template operator()<HeldRow<512, 8, 2>>();
+  } else if (vectors && logits.cols <= HeldRow<1024, 8, 1>::kMostCols) {
+    body.template operator()<HeldRow<1024, 8, 1>>();
+  } else {
+    body.template operator()<StreamedRow>();
+  }
+}
+
+// Relative error about 1e-7 where the argument is near 0, which grows with it; 0 where e^x is below the smallest
+// normal number.
+__device__ inline float fast_exp(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950409F));
+  return result;
+}
+
+// Over a block of kThreads, in every thread; fixed order. `shared` holds 32 values that no thread of the block may
+// still be reading from an earlier call.
+template <int kThreads>
+__device__ float most_of_block(float value, float* shared) {
+  value = most_of_warp(value);
+  if (threadIdx.x % kWarp == 0) {
+    shared[threadIdx.x / kWarp] = value;
+  }
+  __syncthreads();
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  return most_of_warp(lane < kThreads / kWarp ? shared[lane] : -INFINITY);
+}
+
+template <int kThreads>
+__device__ float3 sums_of_block(float3 values, float3* shared) {
+  values = {sum_of_warp(values.x), sum_of_warp(values.y), sum_of_warp(values.z)};
+  if (threadIdx.x % kWarp == 0) {
+    shared[threadIdx.x / kWarp] = values;
+  }
+  __syncthreads();
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  values = lane < kThreads / kWarp ? shared[lane] : float3{0, 0, 0};
+  return {sum_of_warp(values.x), sum_of_warp(values.y), sum_of_warp(values.z)};
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,147 @@
+// A row of activations held in the registers of a few warps of one block.
+#pragma once
+
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/dropout.cuh"
+
+namespace tandem::cuda {
+
+inline bool aligned_16(const View& view) { return reinterpret_cast<uintptr_t>(view.data) % 16 == 0; }
+
+__device__ inline float add(float a, float b) { return a + b; }
+__device__ inline float2 add(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
+__device__ inline float2 sum_of_warp(float2 values) { return {sum_of_warp(values.x), sum_of_warp(values.y)}; }
+
+// kThreads threads of a block of kBlock hold one row, kVectorCount times eight columns each: thread t has the columns
+// [8 g, 8 g + 8) for its groups g = t, t + kThreads, ... kVector: whole, aligned vectors.
+template <int kThreadCount, int kVectorCount, bool kVector>
+struct NormRow {
+  static constexpr int kBlock = 256;
+  static constexpr int kThreads = kThreadCount;
+  static constexpr int kVectors = kVectorCount;
+  static constexpr int kRowsPerBlock = kBlock / kThreads;
+
+  __device__ static int thread() { return static_cast<int>(threadIdx.x) % kThreads; }
+  __device__ static int place() { return static_cast<int>(threadIdx.x) / kThreads; }  // of the row in the block
+  __device__ static int64_t first_row() { return int64_t{blockIdx.x} * kRowsPerBlock + place(); }
+  __device__ static uint32_t group(int vector) { return static_cast<uint32_t>(thread() + vector * kThreads); }
+  __device__ static int64_t column(int vector) { return int64_t{8} * group(vector); }
+  __device__ static bool has(int vector, int i, int64_t cols) { return column(vector) + (kVector ? 0 : i) < cols; }
+
+  // Absent columns read as 0.
+  __device__ static void load(float (&to)[kVectors][8], const Bf16* row, int64_t cols) {
+    if constexpr (kVector) {
+      Bf16x8 packed[kVectors];
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        packed[v] = has(v, 0, cols) ? *reinterpret_cast<const Bf16x8*>(row + column(v)) : Bf16x8{};
+      }
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        packed[v].unpack(to[v]);
+      }
+    } else {
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        load8<false>(to[v], row, column(v), cols);
+      }
+    }
+  }
+
+  __device__ static void store(Bf16* row, int64_t cols, const float (&from)[kVectors][8]) {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (has(v, 0, cols)) {
+        store8<kVector>(row, column(v), cols, from[v]);
+      }
+    }
+  }
+
+  // Eight of the columns' f32 parameters; absent ones are 0.
+  __device__ static void load_parameters(float (&to)[8], const float* parameters, int vector, int64_t cols) {
+    if constexpr (kVector) {
+      const float4* from = reinterpret_cast<const float4*>(parameters + column(vector));
+      const bool there = has(vector, 0, cols);
+      const float4 low = there ? from[0] : float4{}, high = there ? from[1] : float4{};
+      to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+      to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+    } else {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        to[i] = has(vector, i, cols) ? parameters[column(vector) + i] : 0.0F;
+      }
+    }
+  }
+
+  // body(vector, i) for the columns that are there.
+  template <class Body>
+  __device__ static void each(int64_t cols, const Body& body) {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        if (has(v, i, cols)) {
+          body(v, i);
+        }
+      }
+    }
+  }
+
+  // A barrier among the row's threads. Its number is a constant: with one in a register a block would reserve all 16.
+  template <int kPlace = 0>
+  __device__ static void wait_for_row() {
+    if constexpr (kPlace < kRowsPerBlock) {
+      if (place() == kPlace) {
+        asm volatile("bar.sync %0, %1;" ::"n"(1 + kPlace), "n"(kThreads) : "memory");
+      } else {
+        wait_for_row<kPlace + 1>();
+      }
+    }
+  }
+
+  // Over the row, in each of its threads, in a fixed order. T: float or float2. `shared` has room for each warp of the
+  // block; none of the row's threads may still be reading it.
+  template <class T>
+  __device__ static T sum(T value, T* shared) {
+    value = sum_of_warp(value);
+    if constexpr (kThreads > kWarp) {
+      const int first = place() * (kThreads / kWarp);
+      if (thread() % kWarp == 0) {
+        shared[first + thread() / kWarp] = value;
+      }
+      wait_for_row();
+      value = shared[first];
+#pragma unroll
+      for (int i = 1; i < kThreads / kWarp; ++i) {
+        value = add(value, shared[first + i]);
+      }
+    }
+    return value;
+  }
+};
+
+// body.operator()<Row>() with the type that fits rows of this width.
+template <class Body>
+void with_norm_row(int64_t cols, bool vectors, const Body& body) {
+  require(cols <= 8192, "a norm over {} columns; on a GPU it has at most 8192", cols);
+  const auto choose = [&]<bool kVector>() {
+    if (cols <= 256) {
+      body.template operator()<NormRow<32, 1, kVector>>();
+    } else if (cols <= 512) {
+      body.template operator()<NormRow<32, 2, kVector>>();
+    } else if (cols <= 1024) {
+      body.template operator()<NormRow<64, 2, kVector>>();
+    } else if (cols <= 2048) {
+      body.template operator()<NormRow<128, 2, kVector>>();
+    } else {
+      body.template operator()<NormRow<256, 4, kVector>>();
+    }
+  };
+  if (vectors) {
+    choose.template operator()<true>();
+  } else {
+    choose.template operator()<false>();
+  }
+}
+
+}  // namespace tandem::cuda
