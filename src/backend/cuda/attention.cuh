@@ -1,0 +1,319 @@
+// What attention's forward and backward share: where a block's sentence lies, tiles in shared memory, products of
+// 16-row fragments on tensor cores (mma.m16n8k16: bf16 in, f32 sums).
+//
+// Fragments: lane = 4 g + t. Of a 16 x 8 block of sums, a lane holds (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t +
+// 1).
+//
+// Keys lie permuted in shared memory: of 32 keys, key 8 t + 2 j + e is row 8 j + 2 t + e. So lane t of a quad holds, in
+// the columns 2t, 2t + 1 of four neighbouring blocks j of scores, the eight keys 8 t .. 8 t + 7: one group of dropout
+// lanes, block j's pair being word j.
+#pragma once
+
+#include "backend/backend.h"
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/dropout.cuh"
+
+namespace tandem::cuda {
+
+constexpr int kKeyStep = 32;  // keys whose order is permuted among themselves
+
+// Row of a key in its tile, and the other way round.
+__device__ inline int permuted(int key) {
+  return (key & ~31) | ((key >> 1 & 3) << 3) | ((key >> 3 & 3) << 1) | (key & 1);
+}
+
+template <class T>
+__host__ __device__ constexpr T round_up(T value, T unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+// bf16 in device memory: row r, first column of a head.
+struct Matrix {
+  Bf16* data = nullptr;
+  int64_t stride = 0;
+
+  Matrix() = default;
+  explicit Matrix(const View& view) : data(cuda::data<Bf16>(view)), stride(view.stride) {}
+  __device__ Bf16* at(int64_t row, int64_t column) const { return data + row * stride + column; }
+};
+
+struct AttentionArguments {
+  const int32_t* query_starts;  // [sentences + 1], the first is 0
+  const int32_t* key_starts;
+  int sentences, heads, width;
+  int query_rows, key_rows;
+  bool causal;
+  bool vectors;      // 16-byte accesses are possible in all matrices
+  float scale;       // 1 / sqrt(width)
+  float scale_log2;  // scale * log2(e): 2^(scale_log2 * score) = e^(scale * score)
+  DropoutArguments dropout;
+};
+
+inline AttentionArguments attention_arguments(const AttentionShape& shape, const View& q, const View& k) {
+  const int64_t width = q.cols / shape.heads;
+  require(width >= 1 && width <= 128, "attention on a GPU takes heads of 1 to 128 columns, not of {}", width);
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
+  return {.query_starts = data<int32_t>(shape.query_starts),
+          .key_starts = data<int32_t>(shape.key_starts),
+          .sentences = static_cast<int>(shape.query_starts.cols - 1),
+          .heads = shape.heads,
+          .width = static_cast<int>(width),
+          .query_rows = static_cast<int>(q.rows),
+          .key_rows = static_cast<int>(k.rows),
+          .causal = shape.causal,
+          .vectors = width % 8 == 0,
+          .scale = scale,
+          .scale_log2 = scale * 1.4426950408889634F,
+          .dropout = DropoutArguments(shape.dropout)};
+}
+
+// Calls launch.operator()<columns of a head, rounded up, dropout>().
+template <class Launch>
+void for_width(int width, bool dropout, const Launch& launch) {
+  const auto with = [&]<int kWidth>() {
+    dropout ? launch.template operator()<kWidth, true>() : launch.template operator()<kWidth, false>();
+  };
+  if (width <= 16) {
+    with.template operator()<16>();
+  } else if (width <= 32) {
+    with.template operator()<32>();
+  } else if (width <= 64) {
+    with.template operator()<64>();
+  } else {
+    with.template operator()<128>();
+  }
+}
+
+// ---- which sentence. The queries of each sentence are cut into tiles of kTile rows, and blocks are given out by
+// slots: sentence i has the slots from starts[i] / kTile + i on, which are always enough and at least one. So the
+// number of slots is known without the starts, and few of them are empty. The rows past the last sentence are sentence
+// number `sentences`.
+
+struct Sentence {
+  int tile;                  // of the sentence's queries; the slot is empty where there is no such tile
+  int first_query, queries;  // rows of the sentence
+  int first_key, keys;
+  bool attends;  // there are queries and keys, and they belong to a sentence
+};
+
+template <int kTile>
+int64_t slots(const AttentionArguments& a) {
+  return a.query_rows / kTile + int64_t{a.sentences} + 1;
+}
+
+// By a whole warp: 32 candidates at a time.
+template <int kTile>
+__device__ Sentence find_sentence(const AttentionArguments& a, int slot) {
+  const int lane = threadIdx.x % kWarp;
+  int i = 0;
+  for (int count = a.sentences + 1; count > 1;) {
+    const int step = (count + kWarp - 1) / kWarp;
+    const int candidate = i + lane * step;
+    const bool begun = lane * step < count && a.query_starts[candidate] / kTile + candidate <= slot;
+    const int passed = (__popc(__ballot_sync(0xFFFFFFFF, begun)) - 1) * step;
+    i += passed;
+    count = min(step, count - passed);
+  }
+  const bool past = i == a.sentences;
+  Sentence s;
+  s.first_query = a.query_starts[i];
+  s.first_key = a.key_starts[i];
+  s.queries = (past ? a.query_rows : a.query_starts[i + 1]) - s.first_query;
+  s.keys = (past ? a.key_rows : a.key_starts[i + 1]) - s.first_key;
+  s.tile = slot - (s.first_query / kTile + i);
+  s.attends = !past && s.queries > 0 && s.keys > 0;
+  return s;
+}
+
+// ---- tiles in shared memory: rows of kWidth columns, kPitch apart so that eight rows lie in different banks
+
+template <int kWidth>
+constexpr int kPitch = kWidth + 8;
+
+__device__ inline uint32_t shared_address(const Bf16* at) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+}
+
+// 16 bytes to shared memory, zeros where !present; done after a wait.
+__device__ inline void copy_async(Bf16* to, const Bf16* from, bool present) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(present ? 16 : 0)
+               : "memory");
+}
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most kPending groups of this thread's copies are not done.
+template <int kPending>
+__device__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// A team of threads that load a tile together.
+struct Team {
+  int thread, threads;
+};
+
+// Rows [0, filled) of a tile from a head's columns of a matrix, `from` being row 0; zeros from row `count` and from
+// column `width` on. kKeys: in the keys' order.
+template <int kWidth, bool kKeys>
+__device__ void load_tile(Bf16* tile, const Bf16* from, int64_t stride, int count, int filled,
+                          const AttentionArguments& a, Team team) {
+  constexpr int kChunks = kWidth / 8;
+  const int column = team.thread % kChunks * 8;
+  const int rows = team.threads / kChunks;  // that the team loads at a time
+  int row = team.thread / kChunks;
+  if (a.vectors) {
+    const Bf16* source = from + row * stride + column;
+    const int present = column < a.width ? count : 0;
+    for (; row < filled; row += rows, source += rows * stride) {
+      Bf16* to = tile + (kKeys ? permuted(row) : row) * kPitch<kWidth> + column;
+      copy_async(to, row < present ? source : from, row < present);
+    }
+  } else {
+    for (; row < filled; row += rows) {
+      Bf16* to = tile + (kKeys ? permuted(row) : row) * kPitch<kWidth> + column;
+#pragma unroll 1
+      for (int i = 0; i < 8; ++i) {
+        to[i] = row < count && column + i < a.width ? from[row * stride + column + i] : __float2bfloat16_rn(0.0F);
+      }
+    }
+  }
+}
+
+// ---- products
+
+struct Fragment {
+  uint32_t r[4];
+};
+
+// Four 8 x 8 blocks; lane 8 i + j gives the address of row j of block i. Lane 4 g + t receives columns 2t, 2t + 1 of
+// row g of each, transposed: rows 2t, 2t + 1 of column g.
+__device__ inline Fragment load_fragment(const Bf16* at) {
+  Fragment f;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
+               : "r"(shared_address(at))
+               : "memory");
+  return f;
+}
+__device__ inline Fragment load_fragment_transposed(const Bf16* at) {
+  Fragment f;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
+               : "r"(shared_address(at))
+               : "memory");
+  return f;
+}
+
+// sums [16, 8] += a [16, 16] b [16, 8], b in two halves of its rows.
+__device__ inline void multiply(float (&sums)[4], const Fragment& a, uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1));
+}
+
+// scores [16, 32] += rows [16, kWidth] columns', for 32 rows of a tile of keys or values.
+template <int kWidth>
+__device__ void multiply_by_keys(float (&scores)[4][4], const Bf16* rows, const Bf16* columns) {
+  const int lane = threadIdx.x % kWarp;
+  const Bf16* a = rows + (lane % 16) * kPitch<kWidth> + lane / 16 * 8;
+  const Bf16* b = columns + (lane % 8 + lane / 16 * 8) * kPitch<kWidth> + lane / 8 % 2 * 8;
+#pragma unroll
+  for (int k = 0; k < kWidth; k += 16) {
+    const Fragment left = load_fragment(a + k);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Fragment right = load_fragment(b + 16 * half * kPitch<kWidth> + k);
+      multiply(scores[2 * half], left, right.r[0], right.r[1]);
+      multiply(scores[2 * half + 1], left, right.r[2], right.r[3]);
+    }
+  }
+}
+
+// sums [16, kWidth] += left [16, 16] right, for 16 rows of a tile.
+template <int kWidth>
+__device__ void multiply_by_rows(float (&sums)[kWidth / 8][4], const Fragment& left, const Bf16* right) {
+  const int lane = threadIdx.x % kWarp;
+  const Bf16* b = right + (lane % 16) * kPitch<kWidth> + lane / 16 * 8;
+#pragma unroll
+  for (int n = 0; n < kWidth / 16; ++n) {
+    const Fragment f = load_fragment_transposed(b + 16 * n);
+    multiply(sums[2 * n], left, f.r[0], f.r[1]);
+    multiply(sums[2 * n + 1], left, f.r[2], f.r[3]);
+  }
+}
+
+__device__ inline uint32_t pack(float low, float high) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&both);
+}
+
+__device__ inline float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ inline float sum_of_quad(float x) {
+  x += __shfl_xor_sync(0xFFFFFFFF, x, 1);
+  return x + __shfl_xor_sync(0xFFFFFFFF, x, 2);
+}
+__device__ inline float most_of_quad(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFF, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xFFFFFFFF, x, 2));
+}
+
+// ---- results
+
+// A warp's sums [16, kWidth], rows g times factors[0] and rows g + 8 times factors[1], go by way of `slab` (16 rows of
+// shared memory of this warp's own) to the head's columns of a matrix, `to` being the row of the tile's first key or
+// query. They are the tile's rows first .. first + 15; those of keys or queries from `count` on are not written.
+template <int kWidth, bool kKeys>
+__device__ void store_rows(Bf16* to, int64_t stride, int first, int count, Bf16* slab,
+                           const float (&sums)[kWidth / 8][4], float2 factors, const AttentionArguments& a) {
+  const int lane = threadIdx.x % kWarp;
+  __syncwarp();
+  Bf16* mine = slab + lane / 4 * kPitch<kWidth> + lane % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < kWidth / 8; ++n) {
+    *reinterpret_cast<uint32_t*>(mine + 8 * n) = pack(sums[n][0] * factors.x, sums[n][1] * factors.x);
+    *reinterpret_cast<uint32_t*>(mine + 8 * kPitch<kWidth> + 8 * n) =
+        pack(sums[n][2] * factors.y, sums[n][3] * factors.y);
+  }
+  __syncwarp();
+  constexpr int kChunks = kWidth / 8;
+  const int column = lane % kChunks * 8;
+#pragma unroll
+  for (int i = 0; i < 16; i += kWarp / kChunks) {
+    const int row = i + lane / kChunks;
+    const int position = kKeys ? permuted(first + row) : first + row;
+    if (position < count && column < a.width) {
+      const Bf16* source = slab + row * kPitch<kWidth> + column;
+      Bf16* target = to + position * stride + column;
+      if (a.vectors) {
+        *reinterpret_cast<uint4*>(target) = *reinterpret_cast<const uint4*>(source);
+      } else {
+        for (int j = 0; j < min(8, a.width - column); ++j) {
+          target[j] = source[j];
+        }
+      }
+    }
+  }
+}
+
+// Zeros in a head's columns of `count` rows.
+__device__ inline void clear_rows(Bf16* to, int64_t stride, int count, const AttentionArguments& a, Team team) {
+  const int unit = a.vectors ? 8 : 1;
+  const int units = a.width / unit;
+  for (int i = team.thread; i < count * units; i += team.threads) {
+    Bf16* target = to + i / units * stride + i % units * unit;
+    if (a.vectors) {
+      *reinterpret_cast<uint4*>(target) = uint4{0, 0, 0, 0};
+    } else {
+      *target = __float2bfloat16_rn(0.0F);
+    }
+  }
+}
+
+}  // namespace tandem::cuda
