@@ -1,12 +1,10 @@
 // A row of activations held in the registers of a few warps of one block.
 #pragma once
 
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/dropout.cuh"
+#include "backend/cuda/floats.cuh"
 
 namespace tandem::cuda {
-
-inline bool aligned_16(const View& view) { return reinterpret_cast<uintptr_t>(view.data) % 16 == 0; }
 
 __device__ inline float add(float a, float b) { return a + b; }
 __device__ inline float2 add(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }

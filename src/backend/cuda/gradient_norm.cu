@@ -1,0 +1,82 @@
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/floats.cuh"
+
+namespace tandem {
+
+namespace {
+
+using namespace cuda;
+
+// parts[blockIdx.x] = the sum of squares of the block's elements. In double, where no square overflows.
+template <bool kVector>
+__global__ void __launch_bounds__(kFlatThreads, kFlatBlocks)
+    sum_of_squares_kernel(double* parts, const float* gradients, int64_t n) {
+  constexpr int kTogether = 4;  // loads in flight
+  __shared__ double shared[kFlatThreads / kWarp];
+  double sums[4] = {};
+  const int64_t step = int64_t{4} * kFlatThreads * gridDim.x;
+  for (int64_t i = 4 * (int64_t{kFlatThreads} * blockIdx.x + threadIdx.x); i < n; i += kTogether * step) {
+    float4 values[kTogether];
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      values[k] = i + k * step < n ? load4<kVector>(gradients, i + k * step, n) : float4{0, 0, 0, 0};
+    }
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      sums[0] += static_cast<double>(values[k].x) * static_cast<double>(values[k].x);
+      sums[1] += static_cast<double>(values[k].y) * static_cast<double>(values[k].y);
+      sums[2] += static_cast<double>(values[k].z) * static_cast<double>(values[k].z);
+      sums[3] += static_cast<double>(values[k].w) * static_cast<double>(values[k].w);
+    }
+  }
+  const double sum = sum_of_block<kFlatThreads>((sums[0] + sums[1]) + (sums[2] + sums[3]), shared);
+  if (threadIdx.x == 0) {
+    parts[blockIdx.x] = sum;
+  }
+}
+
+// One block.
+__global__ void __launch_bounds__(kFlatThreads)
+    write_update_kernel(UpdateState* update, const double* parts, int count, UpdateSettings settings) {
+  __shared__ double shared[kFlatThreads / kWarp];
+  double sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kFlatThreads) {
+    sum += parts[i];
+  }
+  sum = sum_of_block<kFlatThreads>(sum, shared);
+  if (threadIdx.x != 0) {
+    return;
+  }
+  const double norm = sqrt(sum), max_norm = static_cast<double>(settings.max_norm);
+  const bool finite = isfinite(sum);
+  const uint32_t updates = update->updates + (finite ? 1 : 0);
+  const double t = updates;
+  UpdateState result;
+  result.norm = norm;
+  result.clip_factor = finite && max_norm > 0 && norm > max_norm ? static_cast<float>(max_norm / norm) : 1.0F;
+  result.finite = finite ? 1 : 0;
+  result.updates = updates;
+  result.bias_correction1 = static_cast<float>(1 - pow(static_cast<double>(settings.adam.beta1), t));
+  result.bias_correction2 = static_cast<float>(1 - pow(static_cast<double>(settings.adam.beta2), t));
+  result.average_decay = fminf(settings.average_decay, static_cast<float>((1 + t) / (10 + t)));
+  *update = result;
+}
+
+}  // namespace
+
+void CudaBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {
+  require(gradients.dtype == DType::f32, "gradient_norm on a GPU takes f32 gradients, not {}",
+          name_of(gradients.dtype));
+  const int64_t n = gradients.size();
+  const int blocks = flat_blocks(n, processors_);
+  double* parts = scratch<double>(blocks);
+  if (n > 0) {
+    const auto kernel = vectors_of_4(gradients) ? sum_of_squares_kernel<true> : sum_of_squares_kernel<false>;
+    kernel<<<blocks, kFlatThreads, 0, stream_>>>(parts, data<const float>(gradients), n);
+    check_launch("sum_of_squares");
+  }
+  write_update_kernel<<<1, kFlatThreads, 0, stream_>>>(update, parts, blocks, settings);
+  check_launch("write_update");
+}
+
+}  // namespace tandem
