@@ -55,6 +55,15 @@ class HeldRow {
     }
   }
 
+  // At the head of a loop that calls each(): the compiler would unpack the row ahead of it, into twice the registers.
+  __device__ void stay_packed() {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      uint4& bits = reinterpret_cast<uint4&>(values_[v]);
+      asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
+    }
+  }
+
   // row[column] = function(logit) for each of the thread's logits.
   template <class Function>
   __device__ void write(Bf16* row, const Function& function) const {
@@ -106,6 +115,7 @@ class StreamedRow {
       body(__bfloat162float(row_[col]), col);
     }
   }
+  __device__ void stay_packed() {}
   template <class Function>
   __device__ void write(Bf16* row, const Function& function) const {
     each([&](float logit, int col) { row[col] = __float2bfloat16_rn(function(logit)); });

@@ -1,0 +1,80 @@
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/dropout.cuh"
+#include "backend/cuda/floats.cuh"
+
+namespace tandem {
+
+namespace {
+
+using namespace cuda;
+
+constexpr int kThreads = 256;
+
+struct Arguments {
+  Bf16* x;
+  const int32_t *tokens, *position;
+  const Bf16* table;
+  const float* positions;
+  int64_t x_stride, table_stride, positions_stride, rows, cols;
+  float scale;
+  DropoutArguments dropout;
+};
+
+// A warp a row.
+template <bool kVector>
+__global__ void __launch_bounds__(kThreads) embed_kernel(const Arguments a) {
+  const int64_t row = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / kWarp;
+  if (row >= a.rows) {
+    return;
+  }
+  const DropoutMask mask(a.dropout);
+  Bf16* x = a.x + row * a.x_stride;
+  const Bf16* table = a.table + a.tokens[row] * a.table_stride;
+  const float* place = a.positions + a.position[row] * a.positions_stride;
+  for (int64_t col = int64_t{8} * (threadIdx.x % kWarp); col < a.cols; col += 8 * kWarp) {
+    float values[8];
+    load8<kVector>(values, table, col, a.cols);
+    const float4 low = load4<kVector>(place, col, a.cols);
+    const float4 high = kVector || col + 4 < a.cols ? load4<kVector>(place, col + 4, a.cols) : float4{0, 0, 0, 0};
+    const float added[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      values[i] = values[i] * a.scale + added[i];
+    }
+    if (mask.on()) {
+      mask.apply(values, row, static_cast<uint32_t>(col / 8));
+    }
+    store8<kVector>(x, col, a.cols, values);
+  }
+}
+
+}  // namespace
+
+void CudaBackend::embed(const View& x, const View& tokens, const View& position, const View& table,
+                        const View& positions, float scale, const Dropout& dropout) {
+  require(x.dtype == DType::bf16 && table.dtype == DType::bf16 && positions.dtype == DType::f32,
+          "embed on a GPU takes a bf16 table and f32 positions, not {} and {}", name_of(table.dtype),
+          name_of(positions.dtype));
+  if (x.size() == 0) {
+    return;
+  }
+  const Arguments arguments{data<Bf16>(x),
+                            data<const int32_t>(tokens),
+                            data<const int32_t>(position),
+                            data<const Bf16>(table),
+                            data<const float>(positions),
+                            x.stride,
+                            table.stride,
+                            positions.stride,
+                            x.rows,
+                            x.cols,
+                            scale,
+                            DropoutArguments(dropout)};
+  const bool vectors = vectors_of_8(x) && vectors_of_8(table) && aligned_16(positions) && positions.stride % 4 == 0;
+  const auto kernel = vectors ? embed_kernel<true> : embed_kernel<false>;
+  const auto blocks = static_cast<unsigned>(divide_up(x.rows * kWarp, kThreads));
+  kernel<<<blocks, kThreads, 0, stream_>>>(arguments);
+  check_launch("embed");
+}
+
+}  // namespace tandem

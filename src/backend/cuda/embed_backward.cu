@@ -1,0 +1,226 @@
+// A warp adds up 256 columns of one id's rows. Where an id has many rows (a comma: thousands), the list of rows is cut
+// at every kPiece places, a warp adds up one piece, and a second kernel adds the pieces of an id in order; so no id is
+// the last to finish, and the order of additions is always the same.
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/dropout.cuh"
+#include "backend/cuda/floats.cuh"
+
+namespace tandem {
+
+namespace {
+
+using namespace cuda;
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / kWarp;
+constexpr int kColumns = 8 * kWarp;  // a warp's
+constexpr int kPiece = 64;           // rows of an id that one warp adds up
+
+struct Arguments {
+  float* dtable;
+  float* parts;  // [pieces, 2, cols]: of the id that a piece begins with, and of the one that it ends with
+  const Bf16* dx;
+  const int32_t *rows, *ids, *starts;
+  int64_t dtable_stride, dx_stride, cols;
+  int runs, pieces;
+  float scale;
+  DropoutArguments dropout;
+};
+
+struct Run {
+  int run = -1;  // none, and not long
+  int begin = 0, end = 0;
+
+  __device__ bool is_long() const { return end - begin > kPiece; }
+};
+
+// The run that holds a place in the list of rows.
+__device__ Run run_at(const Arguments& a, int place) {
+  if (place >= a.starts[a.runs]) {
+    return {};
+  }
+  int low = 0, high = a.runs;  // starts[low] <= place < starts[high]
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (a.starts[middle] <= place ? low : high) = middle;
+  }
+  return {low, a.starts[low], a.starts[low + 1]};
+}
+
+// Eight columns as memory holds them: half the registers that floats would take while they are on their way.
+template <bool kVector>
+__device__ Bf16x8 load_packed(const Bf16* row, int64_t col, int64_t cols) {
+  if constexpr (kVector) {
+    return *reinterpret_cast<const Bf16x8*>(row + col);
+  } else {
+    float values[8];
+    load8<false>(values, row, col, cols);
+    return Bf16x8::pack(values);
+  }
+}
+
+// The sum of dx, masked, over the rows at [begin, end) of the list, for the thread's columns.
+template <bool kVector>
+__device__ void add_rows(float (&sums)[8], const Arguments& a, int64_t col, int begin, int end) {
+  constexpr int kTogether = 4;  // loads in flight
+  const DropoutMask mask(a.dropout);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    sums[i] = 0;
+  }
+  for (int first = begin; first < end; first += kWarp) {
+    const int count = min(kWarp, end - first);
+    const int mine = lane < count ? a.rows[first + lane] : 0;
+    for (int base = 0; base < count; base += kTogether) {
+      Bf16x8 packed[kTogether];
+      int rows[kTogether];
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k) {
+        rows[k] = __shfl_sync(0xFFFFFFFF, mine, base + k);
+        if (base + k < count && col < a.cols) {
+          packed[k] = load_packed<kVector>(a.dx + rows[k] * a.dx_stride, col, a.cols);
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k) {
+        if (base + k < count && col < a.cols) {
+          float values[8];
+          packed[k].unpack(values);
+          if (mask.on()) {
+            mask.apply(values, rows[k], static_cast<uint32_t>(col / 8));
+          }
+#pragma unroll
+          for (int i = 0; i < 8; ++i) {
+            sums[i] += values[i];
+          }
+        }
+      }
+    }
+  }
+}
+
+// to[col, col + 8) (+)= sums * scale.
+template <bool kVector>
+__device__ void put(float* to, int64_t col, int64_t cols, const float (&sums)[8], float scale, bool add) {
+#pragma unroll
+  for (int half = 0; half < 8; half += 4) {
+    if (col + half < cols) {
+      float4 values = add ? load4<kVector>(to, col + half, cols) : float4{0, 0, 0, 0};
+      values.x += sums[half] * scale;
+      values.y += sums[half + 1] * scale;
+      values.z += sums[half + 2] * scale;
+      values.w += sums[half + 3] * scale;
+      store4<kVector>(to, col + half, cols, values);
+    }
+  }
+}
+
+__device__ int64_t first_column() { return int64_t{kColumns} * blockIdx.y + int64_t{8} * (threadIdx.x % kWarp); }
+
+// What a warp does: adds up the rows at [begin, end) of the list.
+struct Work {
+  int begin = 0, end = 0;
+  float* to = nullptr;  // null: nothing
+  bool part = false;    // written to `to`, to be added up later; otherwise added to it
+};
+
+// Two warps share a piece of the list: what its first and its last id have of it, if they are ids with many rows.
+// The warps that follow have a run each, if it is a short one.
+__device__ Work work_of(const Arguments& a, int warp) {
+  if (warp < 2 * a.pieces) {
+    const int begin = warp / 2 * kPiece, end = begin + kPiece;
+    float* to = a.parts + warp * a.cols;
+    const Run head = run_at(a, begin);
+    if (warp % 2 == 0) {
+      return head.is_long() ? Work{begin, min(end, head.end), to, true} : Work{};
+    }
+    const Run tail = run_at(a, end - 1);
+    return tail.is_long() && tail.run > head.run ? Work{tail.begin, end, to, true} : Work{};
+  }
+  const int run = warp - 2 * a.pieces;
+  if (run >= a.runs) {
+    return {};
+  }
+  const int begin = a.starts[run], end = a.starts[run + 1];
+  if (begin == end || end - begin > kPiece) {
+    return {};
+  }
+  return {begin, end, a.dtable + a.ids[run] * a.dtable_stride, false};
+}
+
+template <bool kVector>
+__global__ void __launch_bounds__(kThreads, kVector ? 3 : 2) embed_backward_kernel(const Arguments a) {
+  const Work work = work_of(a, static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp);
+  if (work.to == nullptr) {
+    return;
+  }
+  const int64_t col = first_column();
+  float sums[8];
+  add_rows<kVector>(sums, a, col, work.begin, work.end);
+  put<kVector>(work.to, col, a.cols, sums, work.part ? 1.0F : a.scale, !work.part);
+}
+
+// A warp a piece: adds up the parts of the run with many rows that begins in it, if there is one.
+template <bool kVector>
+__global__ void __launch_bounds__(kThreads) add_parts_kernel(const Arguments a) {
+  const int piece = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
+  if (piece >= a.pieces) {
+    return;
+  }
+  const int64_t col = first_column();
+  const int first = piece * kPiece;
+  // Such a run reaches beyond the piece that it begins in, or is the whole of it and more.
+  const Run run = run_at(a, first + kPiece - 1);
+  if (!run.is_long() || run.begin < first || col >= a.cols) {
+    return;
+  }
+  float sums[8] = {};
+  const int last = (run.end - 1) / kPiece;
+#pragma unroll 4
+  for (int p = piece; p <= last; ++p) {
+    const bool tail = p == piece && run.begin > first;
+    const float* part = a.parts + (int64_t{2} * p + (tail ? 1 : 0)) * a.cols;
+    const float4 low = load4<kVector>(part, col, a.cols);
+    const float4 high = kVector || col + 4 < a.cols ? load4<kVector>(part, col + 4, a.cols) : float4{0, 0, 0, 0};
+    sums[0] += low.x, sums[1] += low.y, sums[2] += low.z, sums[3] += low.w;
+    sums[4] += high.x, sums[5] += high.y, sums[6] += high.z, sums[7] += high.w;
+  }
+  put<kVector>(a.dtable + a.ids[run.run] * a.dtable_stride, col, a.cols, sums, a.scale, true);
+}
+
+}  // namespace
+
+void CudaBackend::embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
+                                 const Dropout& dropout) {
+  require(dtable.dtype == DType::f32 && dx.dtype == DType::bf16,
+          "embed_backward on a GPU takes bf16 rows and an f32 gradient, not {} and {}", name_of(dx.dtype),
+          name_of(dtable.dtype));
+  if (dx.size() == 0 || order.rows.cols == 0 || order.ids.cols == 0) {
+    return;
+  }
+  const int64_t pieces = divide_up(order.rows.cols, kPiece);
+  const Arguments arguments{data<float>(dtable),
+                            scratch<float>(pieces * 2 * dx.cols),
+                            data<const Bf16>(dx),
+                            data<const int32_t>(order.rows),
+                            data<const int32_t>(order.ids),
+                            data<const int32_t>(order.starts),
+                            dtable.stride,
+                            dx.stride,
+                            dx.cols,
+                            static_cast<int>(order.ids.cols),
+                            static_cast<int>(pieces),
+                            scale,
+                            DropoutArguments(dropout)};
+  const bool vectors = vectors_of_8(dx) && aligned_16(dtable) && dtable.stride % 4 == 0;
+  const auto columns = static_cast<unsigned>(divide_up(dx.cols, kColumns));
+  const dim3 blocks(static_cast<unsigned>(divide_up(2 * pieces + order.ids.cols, kWarps)), columns);
+  (vectors ? embed_backward_kernel<true> : embed_backward_kernel<false>)<<<blocks, kThreads, 0, stream_>>>(arguments);
+  check_launch("embed_backward");
+  const dim3 few(static_cast<unsigned>(divide_up(pieces, kWarps)), columns);
+  (vectors ? add_parts_kernel<true> : add_parts_kernel<false>)<<<few, kThreads, 0, stream_>>>(arguments);
+  check_launch("add_parts");
+}
+
+}  // namespace tandem
