@@ -148,10 +148,10 @@ class Bench {
     const View compute = dtype_ == DType::bf16 ? take(DType::bf16, 1, kSize) : View{};
     backend_->fill_zero(v);
     state_.learning_rate = 1e-6F;
-    GradientNorm norm;
-    report("gradient_norm", kSize, 4 * kSize, 0, [&] { backend_->gradient_norm(&norm, g, 1); });
+    UpdateState norm{.average_decay = 0.9F};
+    report("gradient_norm", kSize, 4 * kSize, 0, [&] { backend_->gradient_norm(&norm, g, {.max_norm = 1}); });
     report("adam", kSize, 28 * kSize, 0, [&] { backend_->adam(w, m, v, compute, g, {}, &state_, &norm); });
-    report("moving_average", kSize, 12 * kSize, 0, [&] { backend_->moving_average(m, w, 0.9F, &norm); });
+    report("moving_average", kSize, 12 * kSize, 0, [&] { backend_->moving_average(m, w, &norm); });
   }
 
   void decoding() {

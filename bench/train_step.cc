@@ -188,7 +188,8 @@ int main(int argc, char** argv) {
   Arena arena([&](size_t size) { return backend->allocate(size); });
   DeviceValue<StepState> step_state(*backend);
   DeviceValue<LossTotals> totals(*backend);
-  DeviceValue<GradientNorm> norm(*backend);
+  DeviceValue<UpdateState> norm(*backend);
+  norm.set({});
   const AdamSettings adam{.beta1 = 0.9F, .beta2 = 0.997F, .epsilon = 1e-9F};
   double seconds = 0, flops = 0, source_tokens = 0, target_tokens = 0;
   for (int i = 0; i <= steps; ++i) {
@@ -197,15 +198,13 @@ int main(int argc, char** argv) {
     step_state.set({.seed = 1,
                     .step = static_cast<uint32_t>(i),
                     .loss_scale = 1.0F / static_cast<float>(host.labels.size()),
-                    .learning_rate = 1e-4F,
-                    .bias_correction1 = 0.1F,
-                    .bias_correction2 = 0.003F});
+                    .learning_rate = 1e-4F});
     totals.set({});
     arena.reset();
     backend->fill_zero(state.gradients());
     model.train(state.weights(), state.gradients(), upload_batch(*backend, arena, host, step_state.pointer()), 0.1F,
                 totals.pointer(), arena);
-    backend->gradient_norm(norm.pointer(), state.gradients(), 0);
+    backend->gradient_norm(norm.pointer(), state.gradients(), {adam});
     backend->adam(state.masters(), flat(m), flat(v), state.copy(), state.gradients(), adam, step_state.pointer(),
                   norm.pointer());
     const double took = now() - begin;

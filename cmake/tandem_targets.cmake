@@ -3,16 +3,20 @@
 # Compile flags of our own code. x86-64-v3 (AVX2, FMA; any server since 2013) keeps the binary portable between
 # machines; the matrix products choose AVX-512 and AMX at run time inside oneDNN.
 add_library(tandem_flags INTERFACE)
-target_compile_options(tandem_flags INTERFACE -Wall -Wextra -Wshadow $<$<BOOL:${TANDEM_WERROR}>:-Werror>)
+target_compile_options(tandem_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow $<$<BOOL:${TANDEM_WERROR}>:-Werror>>)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  target_compile_options(tandem_flags INTERFACE -march=x86-64-v3)
+  target_compile_options(tandem_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3>)
 endif()
 
-# tandem_library(name LIBS ...): the folder's .cc files as one target. Only the named libraries can be reached, so an
+# tandem_library(name LIBS ... SOURCES ... WITHOUT ...): the folder's .cc files as one target. Only the named libraries can be reached, so an
 # arrow that the design does not have does not link.
 function(tandem_library name)
-  cmake_parse_arguments(ARG "" "" "LIBS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LIBS;SOURCES;WITHOUT" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${ARG_SOURCES})
+  if(ARG_WITHOUT)
+    list(REMOVE_ITEM sources ${ARG_WITHOUT})
+  endif()
   if(sources)
     add_library(${name} STATIC ${sources})
     target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)

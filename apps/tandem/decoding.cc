@@ -30,6 +30,7 @@ void add_decoding_options(Command& command, DecodingOptions& options) {
   command.option("--alpha", options.alpha, "length penalty: score = log-probability / ((5 + pieces) / 6)^alpha");
   command.option("--batch", options.batch, "sentences decoded together; does not change the result");
   command.option("--max-extra", options.max_extra, "most pieces that a translation may have more than its source");
+  command.option("--device", options.device, "auto, cpu, cuda or cuda:N");
   command.option("--threads", options.threads, "0 = all cores that this process may use");
   command.option("--precision", options.precision, "of the matrix products").choices({"auto", "f32", "bf16"});
   command.flag("--no-ema", options.no_ema,
@@ -38,8 +39,8 @@ void add_decoding_options(Command& command, DecodingOptions& options) {
 
 LoadedTranslator::LoadedTranslator(const DecodingOptions& options, int n_best, std::function<void()> before_batch)
     : translate(translate_options(options, n_best, std::move(before_batch))),
-      backend(make_cpu_backend(options.threads)),
-      model(*backend, options.model, compute_type(precision_of(options.precision)), !options.no_ema),
+      backend(make_backend(options.device, options.threads)),
+      model(*backend, options.model, compute_type(precision_of(options.precision), *backend), !options.no_ema),
       decoder(*backend, model.model(), model.weights()),
       translator(decoder, model.subwords(Side::source), model.subwords(Side::target), translate) {}
 

@@ -17,6 +17,7 @@ struct DecodingOptions {
   double alpha = 0.6;
   int64_t batch = 64;
   int64_t max_extra = 50;
+  std::string device = "auto";
   int threads = 0;
   std::string precision = "auto";
   bool no_ema = false;

@@ -14,10 +14,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 
+#include "backend/queue.h"
 #include "core/side.h"
 #include "tensor/view.h"
 
@@ -32,8 +33,6 @@ struct StepState {
   uint32_t first_target = 0;  // the same on the target side
   float loss_scale = 1;       // multiplies the loss's gradient: 1 / target tokens of the global batch
   float learning_rate = 0;
-  float bias_correction1 = 1;  // 1 - beta1^t, t from 1
-  float bias_correction2 = 1;  // 1 - beta2^t
 };
 
 // Dropout whose mask is a function of (seed, step, place in the model, token, column): Philox, eight columns a call,
@@ -52,14 +51,17 @@ struct Epilogue {
   View bias;                                 // [out] in C, or empty
   Activation activation = Activation::none;  //
   View pre;                                  // [rows, out] in C: receives x w' + bias; needed for gelu and swish
-  Dropout dropout;
+  Dropout dropout = {};
+  // i32 [rows, (out + 31) / 32] or empty: room for what relu's backward may want to know, in a format of its own.
+  View gate = {};
 };
 
 // dx = (dy w) * activation' * dropout mask. The activation is the one that produced x.
 struct BackwardEpilogue {
   Activation activation = Activation::none;
   View saved;  // relu: x itself (after dropout), which is 0 exactly where no gradient flows; gelu, swish: its `pre`
-  Dropout dropout;
+  Dropout dropout = {};
+  View gate = {};  // the forward's
 };
 
 // Sentence i owns the rows starts[i] to starts[i + 1] of its side.
@@ -98,11 +100,24 @@ struct AdamSettings {
   bool decoupled = false;  // true: AdamW; false: decay is added to the gradient
 };
 
-// The result of gradient_norm, in the backend's memory; adam reads it there.
-struct GradientNorm {
-  double norm = 0;        // before clipping
-  float clip_factor = 1;  // min(1, max_norm / norm)
-  uint32_t finite = 1;    // 0: adam leaves everything as it is
+struct UpdateSettings {
+  AdamSettings adam = {};
+  float max_norm = 0;       // gradients are scaled down to this norm; 0: no clipping
+  float average_decay = 0;  // of the moving average of the weights
+};
+
+// What an update knows of itself, in the backend's memory: gradient_norm writes it, adam and moving_average read it.
+// Only `updates` lives on from one update to the next.
+struct UpdateState {
+  double norm = 0;             // of the gradient, before clipping
+  float clip_factor = 1;       // min(1, max_norm / norm)
+  uint32_t finite = 1;         // 0: this update changes nothing and is not counted
+  uint32_t updates = 0;        // updates done, this one counted
+  float bias_correction1 = 1;  // 1 - beta1^updates
+  float bias_correction2 = 1;  // 1 - beta2^updates
+  // The average follows faster at the beginning, so that it forgets the initial weights: with t = updates,
+  // min(average_decay, (1 + t) / (10 + t)).
+  float average_decay = 0;
 };
 
 // Sums over target tokens, in the backend's memory; added to by cross_entropy.
@@ -118,6 +133,25 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string description() const = 0;
+  // Whether a step should have one shape: work that is recorded at a fixed capacity and run again and again. Otherwise
+  // a step works on the true counts.
+  virtual bool fixed_shape() const = 0;
+  // Whether it computes in this type at the speed of the hardware: f32 or bf16.
+  virtual bool computes(DType type) const = 0;
+  // How many rows of logits [rows, V] to hold at one time.
+  virtual int64_t loss_rows() const = 0;
+  // Bytes of the device's memory that are free, and all of them; the machine's on a CPU.
+  struct MemorySizes {
+    size_t free = 0, total = 0;
+  };
+  virtual MemorySizes memory_sizes() const = 0;
+
+  // ---- order. Ops run in the order in which they are given; a device may still be at it when the call has returned.
+  virtual void wait() = 0;  // until all that was given is done; fails with what went wrong in it
+  // `body` gives ops, and neither allocates, uploads nor downloads. It is run once to record, not to compute.
+  virtual std::unique_ptr<Recording> record(std::function<void()> body) = 0;
+  virtual std::unique_ptr<Feed> make_feed(size_t bytes) = 0;
+  virtual std::unique_ptr<Outbox> make_outbox(size_t bytes) = 0;
 
   // ---- memory
   virtual Buffer allocate(size_t bytes) = 0;                  // uninitialised
@@ -170,12 +204,13 @@ class Backend {
                              const StepState* state) = 0;
 
   // ---- optimizer, on flat buffers [1, n] in M
-  virtual void gradient_norm(GradientNorm* result, const View& gradients, float max_norm) = 0;  // max_norm 0: no clip
-  // Adam as in PyTorch. `compute` is the bf16 copy to refresh, or empty. Does nothing where !norm->finite.
+  // Writes all of *update; counts the update where the norm is finite.
+  virtual void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) = 0;
+  // Adam as in PyTorch. `compute` is the bf16 copy to refresh, or empty. Does nothing where !update->finite.
   virtual void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
-                    const AdamSettings& settings, const StepState* state, const GradientNorm* norm) = 0;
-  // average = decay * average + (1 - decay) * masters; nothing where !norm->finite.
-  virtual void moving_average(const View& average, const View& masters, float decay, const GradientNorm* norm) = 0;
+                    const AdamSettings& settings, const StepState* state, const UpdateState* update) = 0;
+  // average = decay * average + (1 - decay) * masters with update->average_decay; nothing where !update->finite.
+  virtual void moving_average(const View& average, const View& masters, const UpdateState* update) = 0;
 
   // ---- decoding
   virtual void attention_cached(const View& out, const View& q, const CachedKeys& cache, int heads) = 0;
@@ -183,6 +218,10 @@ class Backend {
   // whole softmax. values f32 [rows, k], ids i32 [rows, k].
   virtual void top_log_probabilities(const View& values, const View& ids, const View& logits) = 0;
 };
+
+// device: "cpu", "cuda", "cuda:N" or "auto", which takes the first usable GPU and else the CPU. Fails with one sentence
+// where the device is missing or too old. threads: of a CPU, 0 = all usable cores.
+std::unique_ptr<Backend> make_backend(const std::string& device, int threads = 0);
 
 // Whether this machine's CPU multiplies bf16 in hardware (AVX512_BF16 or AMX-BF16).
 bool cpu_has_native_bf16();

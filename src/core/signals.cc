@@ -46,6 +46,8 @@ Signals::~Signals() {
 
 int Signals::stop_signal() const { return stop; }
 
+bool Signals::save_requested() const { return save; }
+
 bool Signals::take_save_request() { return save.exchange(false); }
 
 }  // namespace tandem

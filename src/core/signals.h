@@ -18,6 +18,7 @@ class Signals {
   // The number of the signal that asked to stop, or 0. The exit code is then 128 + number.
   int stop_signal() const;
 
+  bool save_requested() const;  // by SIGUSR1, and not taken yet
   // True once for every SIGUSR1 (several before one call count as one).
   bool take_save_request();
 

@@ -101,7 +101,8 @@ Batcher::Batcher(const Corpus& corpus, const BatchConfig& config, int worker, in
   require(worker >= 0 && worker < workers, "worker {} of {} workers", worker, workers);
   require(config.sentences > 0 || config.tokens > 0, "batch.tokens must be at least 1, not {}", config.tokens);
   require(config.max_length >= 1, "max_length must be at least 1, not {}", config.max_length);
-  require(config.micro_tokens >= 0, "batch.micro_tokens must be 0 or more, not {}", config.micro_tokens);
+  require(std::min({config.round.source, config.round.target, config.round.pairs}) >= 0,
+          "a round of {} + {} tokens and {} pairs", config.round.source, config.round.target, config.round.pairs);
   require(config.tokens <= kMost && config.max_length <= kMost && config.sentences <= kMost / config.max_length,
           "a step of {} tokens or {} pairs of up to {} tokens is too large: at most {} tokens", config.tokens,
           config.sentences, config.max_length, kMost);
@@ -124,9 +125,10 @@ void Batcher::check_lengths() const {
     require(config_.sentences > 0 || longest <= config_.tokens,
             "training pair {} has {} tokens but a step takes only {}: raise batch.tokens or lower max_length", pair,
             longest, config_.tokens);
-    require(config_.micro_tokens == 0 || longest <= config_.micro_tokens,
-            "training pair {} has {} tokens but a round takes only {}: raise batch.micro_tokens or lower max_length",
-            pair, longest, config_.micro_tokens);
+    require(fits({}, {pair, static_cast<int32_t>(corpus_.length(Side::source, pair) + 1),
+                      static_cast<int32_t>(corpus_.length(Side::target, pair) + 1)}),
+            "training pair {} has {} tokens but a round takes only {}: raise batch.micro_batch or lower max_length",
+            pair, longest, std::min(config_.round.source, config_.round.target));
   }
 }
 
@@ -174,6 +176,15 @@ std::vector<Batcher::Planned> Batcher::plan() {
   return planned;
 }
 
+bool Batcher::fits(const HostBatch& round, const Planned& pair) const {
+  const auto room = [](int64_t limit, size_t used, int64_t more) {
+    return limit == 0 || static_cast<int64_t>(used) + more <= limit;
+  };
+  return room(config_.round.source, round.source.tokens.size(), pair.source) &&
+         room(config_.round.target, round.target.tokens.size(), pair.target) &&
+         room(config_.round.pairs, round.pairs.size(), 1);
+}
+
 void Batcher::add(HostBatch& round, int32_t pair) const {
   add_source(round.source, [&](auto& ids) { corpus_.append(Side::source, pair, ids); });
   add_target(round, [&](auto& ids) { corpus_.append(Side::target, pair, ids); });
@@ -194,21 +205,15 @@ TrainStep Batcher::next() {
   step.after = cursor_;
   step.epochs_done =
       static_cast<double>(cursor_.epoch) + static_cast<double>(cursor_.index) / static_cast<double>(usable_pairs());
-  int64_t source_room = 0, target_room = 0;  // of the round that is being filled
   for (size_t i = 0; i < planned.size(); ++i) {
     const Planned& pair = planned[i];
     if (i >= begin && i < end) {
-      const bool fits =
-          config_.micro_tokens == 0 || std::min(source_room - pair.source, target_room - pair.target) >= 0;
-      if (i == begin || !fits) {
+      if (i == begin || !fits(step.rounds.back(), pair)) {
         step.rounds.push_back({empty_side(), empty_side(), {}, {}});
         step.rounds.back().source.first = static_cast<uint32_t>(step.source_tokens);
         step.rounds.back().target.first = static_cast<uint32_t>(step.target_tokens);
-        source_room = target_room = config_.micro_tokens;
       }
       add(step.rounds.back(), pair.pair);
-      source_room -= pair.source;
-      target_room -= pair.target;
     }
     step.source_tokens += pair.source;
     step.target_tokens += pair.target;

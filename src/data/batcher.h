@@ -14,12 +14,19 @@
 
 namespace tandem {
 
+// What one round of a step may hold; 0 = no limit.
+struct RoundCapacity {
+  int64_t source = 0;  // tokens, end marks counted
+  int64_t target = 0;
+  int64_t pairs = 0;
+};
+
 struct BatchConfig {
   int64_t tokens = 25000;    // global budget of a step for each side, bos or eos of every sentence counted
   int64_t sentences = 0;     // > 0: this many pairs a step instead of the token budget
-  int64_t micro_tokens = 0;  // capacity of one round for each side; 0 = the whole step in one round
   int64_t max_length = 256;  // pairs with a side longer than this (end mark counted) are left out and counted
   uint64_t seed = 1;
+  RoundCapacity round = {};  // by default the whole step is one round
 };
 
 // Position in the stream: the next pair is permutation(epoch)[index].
@@ -77,6 +84,7 @@ class Batcher {
   std::vector<Planned> plan();  // the next step's pairs; moves the cursor
   void permute(int64_t epoch);
   Planned at(int64_t index) const;
+  bool fits(const HostBatch& round, const Planned& pair) const;
   void add(HostBatch& round, int32_t pair) const;
 
   const Corpus& corpus_;

@@ -20,9 +20,12 @@ FeedForward::Saved FeedForward::forward(const Context& context, const View& bran
   if (activation != Activation::relu && activation != Activation::none) {
     saved.pre = context.take(input.rows, hidden);
   }
+  if (activation == Activation::relu && context.training) {
+    saved.gate = context.arena.take(DType::i32, input.rows, (hidden + 31) / 32);
+  }
   saved.hidden = context.take(input.rows, hidden);
   in.forward(context, saved.hidden, input,
-             {.bias = {}, .activation = activation, .pre = saved.pre, .dropout = dropout});
+             {.bias = {}, .activation = activation, .pre = saved.pre, .dropout = dropout, .gate = saved.gate});
   out.forward(context, branch, saved.hidden);
   return saved;
 }
@@ -32,9 +35,11 @@ void FeedForward::backward(const Context& context, const Saved& saved, const Vie
   const Scratch scratch(context.arena);
   const View dhidden = context.take(dbranch.rows, hidden);
   out.backward_weight(context, dbranch, saved.hidden);
-  out.backward_input(
-      context, dhidden, dbranch,
-      {.activation = activation, .saved = saved.pre.empty() ? saved.hidden : saved.pre, .dropout = saved.dropout});
+  out.backward_input(context, dhidden, dbranch,
+                     {.activation = activation,
+                      .saved = saved.pre.empty() ? saved.hidden : saved.pre,
+                      .dropout = saved.dropout,
+                      .gate = saved.gate});
   in.backward_weight(context, dhidden, saved.input);
   in.backward_input(context, dinput, dhidden, {}, accumulate);
 }

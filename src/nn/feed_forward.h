@@ -17,6 +17,7 @@ struct FeedForward {
     View input;   // [R, D]
     View pre;     // [R, F] before the activation; empty for relu, whose output says enough
     View hidden;  // [R, F] after activation and dropout
+    View gate;    // relu in training: room for a bit for each of hidden's elements
     Dropout dropout;
   };
   Saved forward(const Context& context, const View& branch, const View& input, const Dropout& dropout) const;

@@ -13,10 +13,10 @@ void for_each_chunk(const OutputLoss& loss, const Context& context, const View& 
   const View w = context.compute(loss.matrix);
   require_shape(hidden, hidden.rows, w.cols, "the input of the output projection");
   require_shape(labels, 1, hidden.rows, "the labels");
-  require(loss.chunk_rows > 0, "the loss works on {} rows at a time; it needs at least one", loss.chunk_rows);
-  for (int64_t first = 0; first < hidden.rows; first += loss.chunk_rows) {
+  const int64_t chunk = loss.chunk_rows > 0 ? loss.chunk_rows : context.backend.loss_rows();
+  for (int64_t first = 0; first < hidden.rows; first += chunk) {
     const Scratch scratch(context.arena);
-    const int64_t rows = std::min(loss.chunk_rows, hidden.rows - first);
+    const int64_t rows = std::min(chunk, hidden.rows - first);
     const View logits = context.take(rows, w.rows);
     context.backend.linear(logits, hidden.slice_rows(first, rows), w, {});
     body(logits, first);

@@ -8,7 +8,7 @@ namespace tandem {
 
 struct OutputLoss {
   ParameterLayout::Id matrix = -1;  // [V, D]; may be an embedding's table
-  int64_t chunk_rows = 1024;
+  int64_t chunk_rows = 0;           // rows of logits held at one time; 0 = what the backend likes
 
   // Adds to *totals. hidden C [T, D], labels i32 [1, T], -1 = none.
   void evaluate(const Context& context, LossTotals* totals, const View& hidden, const View& labels,

@@ -59,6 +59,10 @@ struct Writer {
     values.emplace_back(key, quoted(names.begin()[static_cast<size_t>(member)]));
   }
 
+  void number_or(const char* key, int64_t member, const char* word) {
+    values.emplace_back(key, member == 0 ? quoted(word) : literal(member));
+  }
+
   std::vector<std::pair<std::string, std::string>> values;
 };
 
@@ -92,6 +96,7 @@ struct RangeChecker {
   }
   template <class T>
   void choice(const char*, const T&, Choices) {}
+  void number_or(const char*, int64_t, const char*) {}
 
   ConfigReport& report;
 };
@@ -114,17 +119,19 @@ void check_combinations(const TrainConfig& c, ConfigReport& report) {
       report.errors.push_back(fmt::format("{}: {}", report.place_of(key), sentence));
     }
   };
-  check(c.device == "auto" || c.device == "cpu", "device",
-        fmt::format("device must be auto or cpu, not '{}'", c.device));
+  const bool known_device = c.device == "auto" || c.device == "cpu" || c.device == "cuda" ||
+                            (c.device.starts_with("cuda:") && c.device.size() > 5 &&
+                             c.device.find_first_not_of("0123456789", 5) == std::string::npos);
+  check(known_device, "device", fmt::format("device must be auto, cpu, cuda or cuda:N, not '{}'", c.device));
   check(c.stop.max_steps > 0 || c.stop.max_epochs > 0 || c.stop.max_minutes > 0, "stop.max_steps",
         "the run would never end: set stop.max_steps, stop.max_epochs or stop.max_minutes");
   check(c.stop.patience == 0 || c.validation.every_steps > 0 || c.validation.every_minutes > 0, "stop.patience",
         "stop.patience counts validations: set validation.every_steps or validation.every_minutes");
   check(c.stop.metric == Metric::nll || c.validation.decode, "stop.metric",
         fmt::format("stop.metric = \"{}\" needs decoded text: set validation.decode = true", name_of(c.stop.metric)));
-  check(c.batch.micro_tokens == 0 || c.batch.micro_tokens >= c.model.max_length, "batch.micro_tokens",
-        fmt::format("batch.micro_tokens = {} must hold the longest sentence (model.max_length = {})",
-                    c.batch.micro_tokens, c.model.max_length));
+  check(c.micro_batch == 0 || c.micro_batch >= c.model.max_length, "batch.micro_batch",
+        fmt::format("batch.micro_batch = {} must hold the longest sentence (model.max_length = {})", c.micro_batch,
+                    c.model.max_length));
 }
 
 }  // namespace

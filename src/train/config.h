@@ -74,10 +74,11 @@ struct TrainConfig {
   std::string run;   // the run directory
   std::string init;  // a run, checkpoint or model whose weights to start from; empty = fresh weights
   uint64_t seed = 1;
-  std::string device = "auto";  // auto or cpu
+  std::string device = "auto";  // auto, cpu, cuda or cuda:N
   int threads = 0;              // 0 = all cores that this process may use
   Precision precision = Precision::automatic;
   float label_smoothing = 0.1F;
+  int64_t micro_batch = 0;  // batch.micro_batch: tokens a side of one round; 0 = "fit": as many as memory holds
 
   ModelConfig model;  // vocabularies: 0 = the prepared data's
   BatchConfig batch;  // seed and max_length are copied from `seed` and `model.max_length`

@@ -22,7 +22,7 @@ constexpr Range kShare{.low = 0, .high = 1, .below = true};  // [0, 1)
 using Choices = std::initializer_list<const char*>;
 
 // Calls visit(key, member, range) and visit.choice(key, member, names), where member is an enum (or a bool) whose value
-// is the place of its name. Ranges of the model and the schedule are checked by their own problems().
+// is the place of its name, and visit.number_or(key, member, word), where the word stands for 0. Ranges of the model and the schedule are checked by their own problems().
 template <class Visit>
 void visit_model(ModelConfig& c, Visit& visit) {
   visit("model.source_vocabulary", c.source_vocabulary, at_least(0));
@@ -101,7 +101,7 @@ void visit_config(TrainConfig& c, Visit& visit) {
   visit_model(c.model, visit);
   visit("batch.tokens", c.batch.tokens, at_least(1));
   visit("batch.sentences", c.batch.sentences, at_least(0));
-  visit("batch.micro_tokens", c.batch.micro_tokens, at_least(0));
+  visit.number_or("batch.micro_batch", c.micro_batch, "fit");
   visit.choice("optimizer.name", c.optimizer.adam.decoupled, Choices{"adam", "adamw"});
   visit("optimizer.beta1", c.optimizer.adam.beta1, kShare);
   visit("optimizer.beta2", c.optimizer.adam.beta2, kShare);

@@ -82,6 +82,21 @@ class Reader {
     }
   }
 
+  void number_or(const char* key, int64_t& member, const std::string& word) {
+    const toml::node* node = take(key);
+    if (node == nullptr) {
+      return;
+    }
+    const auto number = value_of<int64_t>(*node, key);
+    if (number && *number > 0) {
+      member = *number;
+    } else if (node->value_exact<std::string>() == word) {
+      member = 0;
+    } else {
+      wrong_type(key, *node, fmt::format("\"{}\" or a whole number of at least 1", word).c_str());
+    }
+  }
+
   // The model's preset replaces all its numbers, so it must be read before them.
   void preset(ModelConfig& model) {
     const toml::node* node = take("model.preset");

@@ -14,9 +14,9 @@ namespace tandem {
 // then fails with everything that is impossible.
 void complete_config(TrainConfig& config, const Prepared& data);
 
-// The type that matrix products compute in. Automatic: bf16 where this processor has it, else f32; bf16 asked for
-// without that is refused.
-DType compute_type(Precision precision);
+// The type that matrix products compute in. Automatic: bf16 where the backend has it in hardware, else f32; a type that
+// it has not is refused.
+DType compute_type(Precision precision, const Backend& backend);
 
 // Fails with one sentence when the checkpoint's data, model or seed are not those of this run; logs what else changed.
 void check_resume(const Checkpoint& saved, const TrainConfig& config, const std::string& data_fingerprint,

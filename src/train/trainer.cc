@@ -3,21 +3,25 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <optional>
 
 #include "core/file.h"
 #include "core/log.h"
 #include "core/signals.h"
+#include "data/capacity.h"
 #include "data/prefetch.h"
 #include "data/prepared.h"
 #include "observe/run_log.h"
 #include "optim/adam.h"
 #include "train/checkpoint.h"
-#include "train/device_batch.h"
+#include "train/host_copy.h"
+#include "train/memory_plan.h"
 #include "train/model_state.h"
 #include "train/reporting.h"
 #include "train/run_directory.h"
 #include "train/setup.h"
+#include "train/stepper.h"
 #include "train/validator.h"
 
 namespace tandem {
@@ -29,6 +33,14 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct StopAsked {};  // thrown and caught inside a validation
+
+// A step that was given to the backend and whose result is not there yet; its sentences are no longer needed.
+struct GivenStep {
+  TrainStep step;
+  double learning_rate = 0;
+};
+
+constexpr size_t kStepsUnderWay = 3;  // enough that the device never waits for the host
 
 class Trainer {
  public:
@@ -43,10 +55,14 @@ class Trainer {
   void load(const std::filesystem::path& checkpoint);
   void start_batches();
 
-  void step();
-  void count(const TrainStep& step, const LossTotals& totals, const GradientNorm& norm, double seconds);
+  void give_step();
+  void take_result();
+  void take_all_results();
+  void count(const GivenStep& given, const StepResult& result);
   void roll_back();
 
+  int64_t given() const { return state_.step + static_cast<int64_t>(given_.size()); }  // steps given so far
+  bool pause_due() const;  // something must be done between the steps that were given and the next
   std::optional<std::string> end_reached() const;
   double share_done() const;  // of the run, by the limit that comes first
   double elapsed() const { return state_.elapsed_seconds; }
@@ -59,7 +75,18 @@ class Trainer {
   void validate();
   bool checkpoint_due() const;
   void save();
-  CheckpointTensors tensors() const;
+
+  // All that a checkpoint holds, in host memory while it lives.
+  struct HostTensors {
+    HostTensors(const Trainer& t, HostCopy::Purpose purpose)
+        : weights(*t.backend_, t.weights_.masters(), purpose),
+          m(*t.backend_, t.adam_.m(), purpose),
+          v(*t.backend_, t.adam_.v(), purpose),
+          average(*t.backend_, t.weights_.average(), purpose) {}
+    CheckpointTensors views() const { return {weights.view(), m.view(), v.view(), average.view()}; }
+
+    HostCopy weights, m, v, average;
+  };
 
   TrainConfig config_;
   RunDirectory& run_;
@@ -68,21 +95,21 @@ class Trainer {
   Transformer model_;
   ModelState weights_;
   Adam adam_;
+  MemoryPlan plan_;
   Batcher batcher_;
   std::optional<Prefetcher> batches_;
+  Stepper stepper_;
+  std::deque<GivenStep> given_;
   Validator validator_;
   std::optional<RunLog> log_;
   Signals signals_;
 
-  Arena arena_;
-  DeviceValue<StepState> step_state_;
-  DeviceValue<LossTotals> totals_;
-
   CheckpointState state_;
   Window window_;
   Clock::time_point ticked_ = Clock::now();
-  double validated_at_ = 0;  // elapsed seconds at the last validation
-  double saved_at_ = 0;      // and at the last checkpoint
+  Clock::time_point counted_ = Clock::now();  // when the last result was there
+  double validated_at_ = 0;                   // elapsed seconds at the last validation
+  double saved_at_ = 0;                       // and at the last checkpoint
   int64_t saved_step_ = -1;
 };
 
@@ -90,18 +117,22 @@ Trainer::Trainer(const TrainConfig& config, Prepared data, RunDirectory& run)
     : config_(config),
       run_(run),
       data_(std::move(data)),
-      backend_(make_cpu_backend(config.threads)),
+      backend_(make_backend(config.device, config.threads)),
       model_(*backend_, config_.model),
-      weights_(*backend_, model_.parameters(), compute_type(config_.precision), config_.optimizer.ema_decay > 0),
-      adam_(*backend_, model_.parameters().flat_size(), config_.optimizer.adam, config_.optimizer.max_gradient_norm,
-            config_.optimizer.ema_decay),
-      batcher_(data_.train, config_.batch),
-      validator_(*backend_, model_, data_, config_),
-      arena_([this](size_t bytes) { return backend_->allocate(bytes); }),
-      step_state_(*backend_),
-      totals_(*backend_) {
+      weights_(*backend_, model_.parameters(), compute_type(config_.precision, *backend_),
+               config_.optimizer.ema_decay > 0),
+      adam_(*backend_, model_.parameters().flat_size(),
+            {config_.optimizer.adam, config_.optimizer.max_gradient_norm, config_.optimizer.ema_decay}),
+      plan_(plan_memory(*backend_, weights_.weights().compute.dtype, data_.train, config_)),
+      batcher_(data_.train, plan_.batch),
+      stepper_(*backend_, model_, weights_, adam_, config_.label_smoothing, plan_.layouts),
+      validator_(*backend_, model_, data_, config_) {
   log::info("{}; {} parameters, {}", backend_->description(), grouped(model_.parameters().count()),
             weights_.copy().empty() ? "f32" : "bf16 with f32 masters");
+  if (plan_.arena_bytes > 0) {
+    log::info("{}", plan_.description);
+    stepper_.reserve(plan_.arena_bytes);
+  }
   log::info("{} training pairs, {} + {} pieces; {} pairs longer than {} pieces are left out",
             grouped(data_.train.size()), grouped(data_.train.tokens(Side::source)),
             grouped(data_.train.tokens(Side::target)), grouped(batcher_.too_long()), config_.model.max_length);
@@ -123,7 +154,7 @@ void Trainer::begin() {
   log_->hyperparameters(hyperparameters(config_));
   log_->text(state_.step, "config", "```\n" + to_toml(config_) + "```");
   start_batches();
-  ticked_ = Clock::now();
+  ticked_ = counted_ = Clock::now();
   saved_at_ = validated_at_ = elapsed();
 }
 
@@ -131,11 +162,14 @@ void Trainer::begin_fresh() {
   state_ = {};
   state_.seed = config_.seed;
   state_.data_fingerprint = data_.fingerprint;
-  initialize(weights_.masters(), model_.parameters(), config_.seed);
-  if (!config_.init.empty()) {
-    const auto from = resolve_model(config_.init);
-    load_inference_weights(from, model_.parameters(), weights_.masters());
-    log::info("the weights begin as those of {}", from.string());
+  {
+    const HostCopy masters(*backend_, weights_.masters(), HostCopy::write);
+    initialize(masters.view(), model_.parameters(), config_.seed);
+    if (!config_.init.empty()) {
+      const auto from = resolve_model(config_.init);
+      load_inference_weights(from, model_.parameters(), masters.view());
+      log::info("the weights begin as those of {}", from.string());
+    }
   }
   weights_.refresh_copy();
   if (!weights_.average().empty()) {
@@ -143,7 +177,7 @@ void Trainer::begin_fresh() {
   }
   backend_->fill_zero(adam_.m());
   backend_->fill_zero(adam_.v());
-  adam_.set_updates(0);
+  stepper_.set_updates(0);
 }
 
 void Trainer::resume(const std::filesystem::path& checkpoint) {
@@ -156,12 +190,12 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
 
 void Trainer::load(const std::filesystem::path& checkpoint) {
   state_ = load_checkpoint(checkpoint, false).state;
-  const bool with_average = load_tensors(checkpoint, model_.parameters(), tensors());
+  const bool with_average = load_tensors(checkpoint, model_.parameters(), HostTensors(*this, HostCopy::write).views());
   if (!weights_.average().empty() && !with_average) {
     backend_->copy(weights_.average(), weights_.masters());
   }
   weights_.refresh_copy();
-  adam_.set_updates(state_.updates);
+  stepper_.set_updates(state_.updates);
 }
 
 void Trainer::start_batches() {
@@ -170,19 +204,21 @@ void Trainer::start_batches() {
   batches_.emplace([this] { return batcher_.next(); });
 }
 
-CheckpointTensors Trainer::tensors() const { return {weights_.masters(), adam_.m(), adam_.v(), weights_.average()}; }
-
 // ---- the loop
 
 TrainOutcome Trainer::run() {
   std::optional<std::string> end = end_reached();
   while (!end && signals_.stop_signal() == 0) {
-    step();
-    end = end_reached();
-    show_progress();
-    if (state_.step % config_.log.every_steps == 0) {
-      write_log();
+    give_step();
+    while (given_.size() > (backend_->fixed_shape() ? kStepsUnderWay : 0)) {
+      take_result();
     }
+    if (pause_due()) {
+      take_all_results();
+    } else {
+      continue;
+    }
+    end = end_reached();
     if (validation_due() || (end && state_.metrics_step != state_.step)) {
       validate();
       end = end_reached();
@@ -190,7 +226,9 @@ TrainOutcome Trainer::run() {
     if (checkpoint_due() || signals_.take_save_request()) {
       save();
     }
+    counted_ = Clock::now();
   }
+  take_all_results();
   tick();
   if (saved_step_ != state_.step) {
     save();
@@ -203,52 +241,61 @@ TrainOutcome Trainer::run() {
   return {reason, state_.step, end ? 0 : signal, state_.metrics};
 }
 
-void Trainer::step() {
+void Trainer::give_step() {
   const auto begin = Clock::now();
-  const TrainStep step = batches_->next();
+  GivenStep given{batches_->next()};
   window_.data_seconds += seconds_since(begin);
 
-  StepState host;
-  host.seed = config_.seed;
-  host.step = static_cast<uint32_t>(state_.step);
-  host.loss_scale = 1.0F / static_cast<float>(step.target_tokens);
-  window_.learning_rate = learning_rate(config_.schedule, state_.step) * state_.learning_rate_factor;
-  adam_.prepare(host, window_.learning_rate);
+  StepState state;
+  state.seed = config_.seed;
+  state.step = static_cast<uint32_t>(this->given());
+  state.loss_scale = 1.0F / static_cast<float>(given.step.target_tokens);
+  given.learning_rate = learning_rate(config_.schedule, this->given()) * state_.learning_rate_factor;
+  state.learning_rate = static_cast<float>(given.learning_rate);
+  stepper_.give(given.step, state);
+  given.step.rounds.clear();
+  given_.push_back(std::move(given));
+}
 
-  backend_->fill_zero(weights_.gradients());
-  totals_.set({});
-  for (const HostBatch& round : step.rounds) {
-    host.first_source = round.source.first;
-    host.first_target = round.target.first;
-    step_state_.set(host);
-    arena_.reset();
-    const Batch batch = upload_batch(*backend_, arena_, round, step_state_.pointer());
-    model_.train(weights_.weights(), weights_.gradients(), batch, config_.label_smoothing, totals_.pointer(), arena_);
+void Trainer::take_result() {
+  const StepResult result = stepper_.take();
+  count(given_.front(), result);
+  given_.pop_front();
+  show_progress();
+  if (state_.step % config_.log.every_steps == 0) {
+    write_log();
   }
-  const GradientNorm norm = adam_.step({weights_.masters(), weights_.copy(), weights_.average(), weights_.gradients()},
-                                       step_state_.pointer());
-  count(step, totals_.get(), norm, seconds_since(begin));
+}
+
+void Trainer::take_all_results() {
+  while (!given_.empty()) {
+    take_result();
+  }
   if (state_.skipped_in_a_row >= config_.nonfinite.max_skips) {
     roll_back();
   }
 }
 
-void Trainer::count(const TrainStep& step, const LossTotals& totals, const GradientNorm& norm, double seconds) {
+void Trainer::count(const GivenStep& given, const StepResult& result) {
   tick();
+  const TrainStep& step = given.step;
+  const UpdateState& update = result.update;
   ++state_.step;
-  state_.updates = adam_.updates();
+  state_.updates = update.updates;
   state_.cursor = step.after;
   state_.epochs_done = step.epochs_done;
   state_.pairs += step.pairs;
   state_.source_tokens += step.source_tokens;
   state_.target_tokens += step.target_tokens;
 
-  window_.step_seconds += seconds;
+  window_.step_seconds += seconds_since(counted_);
+  counted_ = Clock::now();
   ++window_.steps;
   window_.pairs += step.pairs;
   window_.source_tokens += step.source_tokens;
   window_.target_tokens += step.target_tokens;
-  if (norm.finite == 0) {
+  window_.learning_rate = given.learning_rate;
+  if (update.finite == 0) {
     ++state_.skipped;
     ++state_.skipped_in_a_row;
     ++window_.skipped;
@@ -258,9 +305,9 @@ void Trainer::count(const TrainStep& step, const LossTotals& totals, const Gradi
     return;
   }
   state_.skipped_in_a_row = 0;
-  window_.add(totals);
-  window_.gradient_norm = norm.norm;
-  window_.clipped_gradient_norm = norm.norm * norm.clip_factor;
+  window_.add(result.totals);
+  window_.gradient_norm = update.norm;
+  window_.clipped_gradient_norm = update.norm * static_cast<double>(update.clip_factor);
 }
 
 void Trainer::roll_back() {
@@ -289,6 +336,20 @@ void Trainer::roll_back() {
 }
 
 // ---- limits
+
+bool Trainer::pause_due() const {
+  const auto every = [this](int64_t steps) { return steps > 0 && given() % steps == 0; };
+  const auto minutes = [this](double period, double since) {
+    return period > 0 && elapsed() + seconds_since(ticked_) - since >= period * 60;
+  };
+  const StopConfig& stop = config_.stop;
+  return given_.empty() || every(config_.validation.every_steps) || every(config_.checkpoint.every_steps) ||
+         (stop.max_steps > 0 && given() >= stop.max_steps) ||
+         (stop.max_epochs > 0 && given_.back().step.epochs_done >= stop.max_epochs) || minutes(stop.max_minutes, 0) ||
+         minutes(config_.validation.every_minutes, validated_at_) ||
+         minutes(config_.checkpoint.every_minutes, saved_at_) || signals_.stop_signal() != 0 ||
+         signals_.save_requested() || state_.skipped_in_a_row >= config_.nonfinite.max_skips;
+}
 
 std::optional<std::string> Trainer::end_reached() const {
   const StopConfig& stop = config_.stop;
@@ -361,7 +422,8 @@ void Trainer::validate() {
   ValidationResult result;
   try {
     const ModelState::UseAverage average(weights_);
-    result = validator_.run(weights_.weights(), arena_, [this] {
+    Arena arena([this](size_t bytes) { return backend_->allocate(bytes); });
+    result = validator_.run(weights_.weights(), arena, [this] {
       if (signals_.stop_signal() != 0) {
         throw StopAsked();
       }
@@ -404,7 +466,8 @@ void Trainer::save() {
   log_->sync();
   const Checkpoint checkpoint{state_, to_toml(config_), data_.source.bytes(),
                               data_.joint ? "" : data_.target.front().bytes()};
-  const auto directory = save_checkpoint(run_.root(), checkpoint, model_.parameters(), tensors());
+  const auto directory =
+      save_checkpoint(run_.root(), checkpoint, model_.parameters(), HostTensors(*this, HostCopy::read).views());
   if (state_.best_score && state_.best_step == state_.step) {
     set_best(run_.root(), directory);
   }

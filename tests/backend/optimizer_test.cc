@@ -8,18 +8,20 @@ using testing::append;
 using testing::Matrix;
 using testing::Results;
 
+UpdateSettings clipping(float max_norm) { return {.adam = {}, .max_norm = max_norm}; }
+
 TEST(GradientNorm, HandMadeValuesAndClipping) {
   const auto backend = make_cpu_backend(2);
   Matrix<float> gradients(1, 3);
   gradients.data = {3, 0, -4};
-  GradientNorm norm;
-  backend->gradient_norm(&norm, gradients.view(), 0);
+  UpdateState norm;
+  backend->gradient_norm(&norm, gradients.view(), clipping(0));
   EXPECT_EQ(norm.norm, 5);
   EXPECT_EQ(norm.clip_factor, 1);
   EXPECT_EQ(norm.finite, 1U);
-  backend->gradient_norm(&norm, gradients.view(), 2);
+  backend->gradient_norm(&norm, gradients.view(), clipping(2));
   EXPECT_FLOAT_EQ(norm.clip_factor, 0.4F);
-  backend->gradient_norm(&norm, gradients.view(), 6);
+  backend->gradient_norm(&norm, gradients.view(), clipping(6));
   EXPECT_EQ(norm.clip_factor, 1);
 }
 
@@ -29,14 +31,14 @@ TEST(GradientNorm, OneBadElementAnywhereShows) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
       auto gradients = Matrix<float>::random(1, 200017, 1);
       gradients.data[place] = bad;
-      GradientNorm norm;
-      backend->gradient_norm(&norm, gradients.view(), 1);
+      UpdateState norm;
+      backend->gradient_norm(&norm, gradients.view(), clipping(1));
       EXPECT_EQ(norm.finite, 0U) << place;
     }
   }
   auto large = Matrix<float>::filled(1, 1000, 3e38);  // its square overflows a float, not the sum
-  GradientNorm norm;
-  backend->gradient_norm(&norm, large.view(), 0);
+  UpdateState norm;
+  backend->gradient_norm(&norm, large.view(), clipping(0));
   EXPECT_EQ(norm.finite, 1U);
   EXPECT_NEAR(norm.norm / (3e38 * std::sqrt(1000.0)), 1, 1e-6);
 }
@@ -45,8 +47,8 @@ TEST(GradientNorm, SameBitsAtAnyThreadCount) {
   for (const int64_t n : {1, 17, 65536, 300001}) {
     testing::expect_same_bits_at_any_thread_count([n](Backend& backend) {
       auto gradients = Matrix<float>::random(1, n, 1);
-      GradientNorm norm;
-      backend.gradient_norm(&norm, gradients.view(), 0.5F);
+      UpdateState norm;
+      backend.gradient_norm(&norm, gradients.view(), clipping(0.5F));
       return Results{norm.norm, static_cast<double>(norm.clip_factor)};
     });
   }
@@ -64,12 +66,11 @@ struct Flat {
   Matrix<bf16> compute;
 };
 
-StepState state_at(int t, const AdamSettings& settings, float rate) {
-  StepState state;
-  state.learning_rate = rate;
-  state.bias_correction1 = static_cast<float>(1 - std::pow(static_cast<double>(settings.beta1), t));
-  state.bias_correction2 = static_cast<float>(1 - std::pow(static_cast<double>(settings.beta2), t));
-  return state;
+UpdateState update_at(int t, const AdamSettings& settings) {
+  UpdateState update;
+  update.bias_correction1 = static_cast<float>(1 - std::pow(static_cast<double>(settings.beta1), t));
+  update.bias_correction2 = static_cast<float>(1 - std::pow(static_cast<double>(settings.beta2), t));
+  return update;
 }
 
 // torch.optim.Adam / AdamW, one element, written as in PyTorch's single-tensor implementation.
@@ -104,12 +105,13 @@ TEST(Adam, FollowsPyTorchsFormulas) {
     for (const float w : flat.masters.data) {
       reference.push_back({static_cast<double>(w)});
     }
-    const GradientNorm norm{.norm = 2, .clip_factor = 0.5F, .finite = 1};
     for (int t = 1; t <= 10; ++t) {
       flat.gradients = Matrix<float>::random(1, 37, static_cast<uint32_t>(t) + 10);
-      const StepState state = state_at(t, setting, 0.01F);
+      const StepState state{.learning_rate = 0.01F};
+      UpdateState update = update_at(t, setting);
+      update.clip_factor = 0.5F;
       backend->adam(flat.masters.view(), flat.m.view(), flat.v.view(), flat.compute.view(), flat.gradients.view(),
-                    setting, &state, &norm);
+                    setting, &state, &update);
       for (size_t i = 0; i < 37; ++i) {
         reference[i].update(0.5 * static_cast<double>(flat.gradients.data[i]), setting, static_cast<double>(0.01F), t);
       }
@@ -127,10 +129,12 @@ TEST(Adam, LeavesEverythingWhereTheGradientIsNotFinite) {
   Flat flat(37);
   const std::vector<float> before = flat.masters.data;
   std::vector<float> average(37, 0.5F);
-  const GradientNorm norm{.finite = 0};
-  const StepState state = state_at(1, {}, 0.01F);
+  UpdateState norm = update_at(1, {});
+  norm.finite = 0;
+  norm.average_decay = 0.9F;
+  const StepState state{.learning_rate = 0.01F};
   backend->adam(flat.masters.view(), flat.m.view(), flat.v.view(), {}, flat.gradients.view(), {}, &state, &norm);
-  backend->moving_average(host_view(average.data(), 1, 37), flat.masters.view(), 0.9F, &norm);
+  backend->moving_average(host_view(average.data(), 1, 37), flat.masters.view(), &norm);
   EXPECT_EQ(flat.masters.data, before);
   EXPECT_EQ(flat.m.data, std::vector<float>(37));
   EXPECT_EQ(average, std::vector<float>(37, 0.5F));
@@ -139,8 +143,8 @@ TEST(Adam, LeavesEverythingWhereTheGradientIsNotFinite) {
 TEST(Adam, SameBitsAtAnyThreadCount) {
   testing::expect_same_bits_at_any_thread_count([](Backend& backend) {
     Flat flat(100003);
-    const GradientNorm norm{};
-    const StepState state = state_at(1, {}, 0.01F);
+    const UpdateState norm = update_at(1, {});
+    const StepState state{.learning_rate = 0.01F};
     backend.adam(flat.masters.view(), flat.m.view(), flat.v.view(), flat.compute.view(), flat.gradients.view(), {},
                  &state, &norm);
     Results results;
@@ -154,8 +158,8 @@ TEST(Adam, SameBitsAtAnyThreadCount) {
 TEST(MovingAverage, HandMadeValues) {
   const auto backend = make_cpu_backend(2);
   std::vector<double> average = {1, 2, 3}, masters = {3, 2, -1};
-  const GradientNorm norm{};
-  backend->moving_average(host_view(average.data(), 1, 3), host_view(masters.data(), 1, 3), 0.75F, &norm);
+  const UpdateState norm{.average_decay = 0.75F};
+  backend->moving_average(host_view(average.data(), 1, 3), host_view(masters.data(), 1, 3), &norm);
   EXPECT_EQ(average, (std::vector<double>{1.5, 2, 2}));
 }
 

@@ -130,7 +130,7 @@ TEST(Batcher, an_epoch_has_every_pair_once) {
 TEST(Batcher, packs_what_the_corpus_holds) {
   const Pairs pairs(60, 0, 12);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
-  Batcher batcher(corpus, {.tokens = 150, .micro_tokens = 40});
+  Batcher batcher(corpus, {.tokens = 150, .round = {40, 40}});
   for (int i = 0; i < 20; ++i) {
     for (const HostBatch& round : batcher.next().rounds) {
       Sentences source, target;
@@ -180,7 +180,7 @@ TEST(Batcher, a_step_may_be_larger_than_the_corpus) {
 TEST(Batcher, goes_on_from_a_cursor) {
   const Pairs pairs(80, 0, 20);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
-  const BatchConfig config{.tokens = 90, .micro_tokens = 50};
+  const BatchConfig config{.tokens = 90, .round = {50, 50}};
   Batcher whole(corpus, config);
   std::vector<TrainStep> steps;
   for (int i = 0; i < 40; ++i) {
@@ -212,7 +212,7 @@ TEST(Batcher, workers_and_rounds_share_the_same_steps) {
       Batcher alone(corpus, {.tokens = 300});
       std::vector<Batcher> team;
       for (int worker = 0; worker < workers; ++worker) {
-        team.emplace_back(corpus, BatchConfig{.tokens = 300, .micro_tokens = micro}, worker, workers);
+        team.emplace_back(corpus, BatchConfig{.tokens = 300, .round = {micro, micro}}, worker, workers);
       }
       for (int i = 0; i < 12; ++i) {
         const TrainStep expected = alone.next();
@@ -268,7 +268,7 @@ TEST(Batcher, more_workers_than_pairs) {
 TEST(Batcher, sentence_budget) {
   const Pairs pairs(50, 0, 20);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
-  Batcher batcher(corpus, {.tokens = 1, .sentences = 12, .micro_tokens = 30});
+  Batcher batcher(corpus, {.tokens = 1, .sentences = 12, .round = {30, 30}});
   for (int i = 0; i < 10; ++i) {
     const TrainStep step = batcher.next();
     EXPECT_EQ(step.pairs, 12);
@@ -325,13 +325,13 @@ TEST(Batcher, says_what_cannot_work) {
   EXPECT_EQ(message({.tokens = 20}),
             "training pair 1 has 21 tokens but a step takes only 20: raise batch.tokens or "
             "lower max_length");
-  EXPECT_NE(message({.tokens = 100, .micro_tokens = 20}).find("micro_tokens"), std::string::npos);
+  EXPECT_NE(message({.tokens = 100, .round = {20, 20}}).find("micro_batch"), std::string::npos);
   EXPECT_NE(message({.max_length = 4}).find("none of the 3"), std::string::npos);
   EXPECT_EQ(message({.tokens = 21}), "");
   EXPECT_EQ(message({.tokens = 5, .max_length = 5}), "");
   EXPECT_NE(message({.tokens = 0}), "");
   EXPECT_NE(message({.max_length = 0}), "");
-  EXPECT_NE(message({.micro_tokens = -1}), "");
+  EXPECT_NE(message({.round = {-1, -1}}), "");
   EXPECT_NE(message({.sentences = int64_t{1} << 40}), "");
   EXPECT_THROW(Batcher(corpus, {}, 2, 2), Error);
 }

@@ -126,7 +126,7 @@ TEST_F(Resume, Usr1SavesAndGoesOn) {
 TEST_F(Resume, RoundsKeepTheCurve) {
   // The same step in one round or several: equal but for the order of additions.
   expect_trains("one", 20, {"log.every_steps=1"});
-  expect_trains("many", 20, {"log.every_steps=1", "batch.micro_tokens=80"});
+  expect_trains("many", 20, {"log.every_steps=1", "batch.micro_batch=80"});
   const auto losses = [&](const std::string& run) {
     std::vector<double> values;
     const std::string text = read_text(directory_ / (run + "/metrics/0.jsonl"));

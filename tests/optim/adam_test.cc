@@ -51,7 +51,7 @@ struct Reference {
 
 struct Fixture {
   Fixture(const AdamSettings& settings, float max_norm, float decay)
-      : adam(*backend, kSize, settings, max_norm, decay), w(kSize), average(kSize), g(kSize) {
+      : adam(*backend, kSize, {settings, max_norm, decay}), w(kSize), average(kSize), g(kSize) {
     testing::fill_random(std::span(w), 1);
     average = w;
     reference = {{w.begin(), w.end()},
@@ -64,9 +64,10 @@ struct Fixture {
                  0};
   }
 
-  GradientNorm update(double rate) {
-    adam.prepare(state, rate);
-    return adam.step({view(w), {}, view(average), view(g)}, &state);
+  UpdateState step(double rate) {
+    state.learning_rate = static_cast<float>(rate);
+    adam.step({view(w), {}, view(average), view(g)}, &state, &update);
+    return update;
   }
 
   static View view(std::vector<float>& values) { return host_view(values.data(), 1, kSize); }
@@ -75,6 +76,7 @@ struct Fixture {
   Adam adam;
   std::vector<float> w, average, g;
   StepState state;
+  UpdateState update;
   Reference reference;
 };
 
@@ -83,12 +85,12 @@ void compare_updates(const AdamSettings& settings, float max_norm) {
   for (uint32_t step = 1; step <= 12; ++step) {
     testing::fill_random(std::span(f.g), step + 100);
     const double rate = 1e-2 / step;
-    const GradientNorm norm = f.update(rate);
+    const UpdateState norm = f.step(rate);
     const double expected = f.reference.step(f.g, rate);
     ASSERT_NEAR(norm.norm, expected, 1e-6 * expected);
     ASSERT_EQ(norm.finite, 1U);
   }
-  EXPECT_EQ(f.adam.updates(), 12);
+  EXPECT_EQ(f.update.updates, 12U);
   EXPECT_TRUE(testing::close(std::span(f.w), std::span(f.reference.w), 1e-6, 1e-5));
   EXPECT_TRUE(testing::close(std::span(f.average), std::span(f.reference.average), 1e-6, 1e-5));
   const std::span<const float> m(f.adam.m().host<float>(), kSize), v(f.adam.v().host<float>(), kSize);
@@ -105,41 +107,45 @@ TEST(Adam, decay_is_added_to_the_gradient) { compare_updates({.weight_decay = 0.
 TEST(Adam, decay_can_be_decoupled) { compare_updates({.weight_decay = 0.1F, .decoupled = true}, 2); }
 
 TEST(Adam, bias_corrections_follow_the_updates) {
-  const auto backend = make_cpu_backend(1);
-  Adam adam(*backend, 8, {.beta1 = 0.5F, .beta2 = 0.75F}, 0);
-  StepState state;
-  adam.prepare(state, 0.125);
-  EXPECT_EQ(state.learning_rate, 0.125F);
-  EXPECT_EQ(state.bias_correction1, 0.5F);
-  EXPECT_EQ(state.bias_correction2, 0.25F);
-  adam.set_updates(2);
-  adam.prepare(state, 0.125);
-  EXPECT_EQ(state.bias_correction1, 0.875F);
-  EXPECT_EQ(state.bias_correction2, 1 - 0.75F * 0.75F * 0.75F);
+  Fixture f({.beta1 = 0.5F, .beta2 = 0.75F}, 0, 0.5F);
+  testing::fill_random(std::span(f.g), 5);
+  f.step(1e-3);
+  EXPECT_EQ(f.update.bias_correction1, 0.5F);
+  EXPECT_EQ(f.update.bias_correction2, 0.25F);
+  EXPECT_FLOAT_EQ(f.update.average_decay, 2.0F / 11.0F);
+  f.update.updates = 2;
+  f.step(1e-3);
+  EXPECT_EQ(f.update.updates, 3U);
+  EXPECT_EQ(f.update.bias_correction1, 0.875F);
+  EXPECT_EQ(f.update.bias_correction2, 1 - 0.75F * 0.75F * 0.75F);
+  f.update.updates = 1000;
+  f.step(1e-3);
+  EXPECT_EQ(f.update.average_decay, 0.5F);
 }
 
 TEST(Adam, a_gradient_that_is_not_finite_changes_nothing) {
   Fixture f({}, 1, 0.9F);
   testing::fill_random(std::span(f.g), 5);
-  f.update(1e-3);
+  f.step(1e-3);
   const std::vector<float> w = f.w, average = f.average;
   const std::vector<float> m(f.adam.m().host<float>(), f.adam.m().host<float>() + kSize);
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     f.g[500] = bad;
-    EXPECT_EQ(f.update(1e-3).finite, 0U);
+    EXPECT_EQ(f.step(1e-3).finite, 0U);
   }
   EXPECT_EQ(f.w, w);
   EXPECT_EQ(f.average, average);
   EXPECT_TRUE(std::equal(m.begin(), m.end(), f.adam.m().host<float>()));
-  EXPECT_EQ(f.adam.updates(), 1);
+  EXPECT_EQ(f.update.updates, 1U);
 }
 
 TEST(Adam, sizes_must_fit) {
   const auto backend = make_cpu_backend(1);
-  Adam adam(*backend, 8, {}, 0);
+  Adam adam(*backend, 8, {});
   std::vector<float> w(8), g(7);
   StepState state;
-  EXPECT_THROW(adam.step({host_view(w.data(), 1, 8), {}, {}, host_view(g.data(), 1, 7)}, &state), Error);
+  UpdateState update;
+  EXPECT_THROW(adam.step({host_view(w.data(), 1, 8), {}, {}, host_view(g.data(), 1, 7)}, &state, &update), Error);
 }
 
 }  // namespace

@@ -128,14 +128,14 @@ TEST(Config, ImpossibleValuesAreAllListed) {
   const std::string message = message_of([] {
     parse_config(
         "label_smoothing = 1.0\ndevice = \"gpu\"\n[model]\nwidth = 100\nheads = 7\nactivation = \"none\"\n"
-        "[batch]\ntokens = 0\nmicro_tokens = 3\n[optimizer]\nbeta2 = nan\nepsilon = 0\nweight_decay = inf\n"
+        "[batch]\ntokens = 0\nmicro_batch = 3\n[optimizer]\nbeta2 = nan\nepsilon = 0\nweight_decay = inf\n"
         "[stop]\nmax_steps = 0\npatience = 3\n[validation]\nevery_steps = 0\n[checkpoint]\nkeep_last = 0\n"
         "[schedule]\nlearning_rate = -1\n[nonfinite]\nlr_factor = 0.0\n",
         "a.toml", {"stop.metric=bleu", "validation.decode=false"});
   });
   for (const char* part :
        {"a.toml:1: label_smoothing must be at least 0 and below 1, not 1", "a.toml:2: device", "a.toml:4: width",
-        "activation", "a.toml:8: batch.tokens must be at least 1", "a.toml:9: batch.micro_tokens",
+        "activation", "a.toml:8: batch.tokens must be at least 1", "a.toml:9: batch.micro_batch",
         "a.toml:11: optimizer.beta2", "a.toml:12: optimizer.epsilon must be above 0",
         "a.toml:13: optimizer.weight_decay", "would never end", "a.toml:16: stop.patience",
         "a.toml:20: checkpoint.keep_last", "a.toml:22: schedule.learning_rate", "a.toml:24: nonfinite.lr_factor",

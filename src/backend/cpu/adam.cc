@@ -13,13 +13,13 @@ template <class A>
 struct Factors {
   A clip, lerp1, beta2, rest2, step, root_correction2, epsilon, added_decay, kept_weight;
 
-  Factors(const AdamSettings& settings, const StepState& state, float clip_factor)
-      : clip(static_cast<A>(clip_factor)),
+  Factors(const AdamSettings& settings, const StepState& state, const UpdateState& update)
+      : clip(static_cast<A>(update.clip_factor)),
         lerp1(static_cast<A>(1 - static_cast<double>(settings.beta1))),
         beta2(static_cast<A>(settings.beta2)),
         rest2(static_cast<A>(1 - static_cast<double>(settings.beta2))),
-        step(static_cast<A>(static_cast<double>(state.learning_rate) / static_cast<double>(state.bias_correction1))),
-        root_correction2(static_cast<A>(std::sqrt(static_cast<double>(state.bias_correction2)))),
+        step(static_cast<A>(static_cast<double>(state.learning_rate) / static_cast<double>(update.bias_correction1))),
+        root_correction2(static_cast<A>(std::sqrt(static_cast<double>(update.bias_correction2)))),
         epsilon(static_cast<A>(settings.epsilon)),
         added_decay(static_cast<A>(settings.decoupled ? 0.0F : settings.weight_decay)),
         kept_weight(static_cast<A>(settings.decoupled ? 1 - static_cast<double>(state.learning_rate) *
@@ -29,7 +29,7 @@ struct Factors {
 
 // PyTorch's Adam and AdamW. `compute` may be null.
 template <class A>
-void update(A* weights, A* m, A* v, bf16* compute, const A* gradients, const Factors<A>& f, int64_t n) {
+void update_part(A* weights, A* m, A* v, bf16* compute, const A* gradients, const Factors<A>& f, int64_t n) {
   for_vectors<A>(n, [&](int64_t i, auto part) {
     const Vec<A> weight = load(weights + i, part);
     const Vec<A> gradient = load(gradients + i, part) * f.clip + weight * f.added_decay;
@@ -52,15 +52,15 @@ void update(A* weights, A* m, A* v, bf16* compute, const A* gradients, const Fac
 }  // namespace
 
 void CpuBackend::adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
-                      const AdamSettings& settings, const StepState* state, const GradientNorm* norm) {
-  if (norm->finite == 0) {
+                      const AdamSettings& settings, const StepState* state, const UpdateState* update) {
+  if (update->finite == 0) {
     return;
   }
   bf16* copy = compute.empty() || compute.data == masters.data ? nullptr : compute.host<bf16>();
   dispatch_master(masters.dtype, [&]<class A>() {
-    const Factors<A> factors(settings, *state, norm->clip_factor);
+    const Factors<A> factors(settings, *state, *update);
     for_chunks(threads_, masters.size(), kChunk, [&](int64_t begin, int64_t end) {
-      update(masters.host<A>() + begin, m.host<A>() + begin, v.host<A>() + begin,
+      update_part(masters.host<A>() + begin, m.host<A>() + begin, v.host<A>() + begin,
              copy == nullptr ? nullptr : copy + begin, gradients.host<A>() + begin, factors, end - begin);
     });
   });

@@ -11,6 +11,15 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(int threads) : threads_(threads) {}
 
   std::string description() const override;
+  bool fixed_shape() const override { return false; }
+  bool computes(DType type) const override { return type == DType::f32 || cpu_has_native_bf16(); }
+  int64_t loss_rows() const override { return 1024; }  // stay near the caches
+  MemorySizes memory_sizes() const override;
+
+  void wait() override {}
+  std::unique_ptr<Recording> record(std::function<void()> body) override;
+  std::unique_ptr<Feed> make_feed(size_t bytes) override;
+  std::unique_ptr<Outbox> make_outbox(size_t bytes) override;
 
   Buffer allocate(size_t bytes) override;
   void upload(const View& to, const void* from) override;
@@ -43,10 +52,10 @@ class CpuBackend final : public Backend {
   void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
                      const StepState* state) override;
 
-  void gradient_norm(GradientNorm* result, const View& gradients, float max_norm) override;
+  void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override;
   void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
-            const AdamSettings& settings, const StepState* state, const GradientNorm* norm) override;
-  void moving_average(const View& average, const View& masters, float decay, const GradientNorm* norm) override;
+            const AdamSettings& settings, const StepState* state, const UpdateState* update) override;
+  void moving_average(const View& average, const View& masters, const UpdateState* update) override;
 
   void attention_cached(const View& out, const View& q, const CachedKeys& cache, int heads) override;
   void top_log_probabilities(const View& values, const View& ids, const View& logits) override;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "backend/cpu/cpu_backend.h"
@@ -37,7 +38,7 @@ double sum_of_squares(const A* x, int64_t n) {
 
 }  // namespace
 
-void CpuBackend::gradient_norm(GradientNorm* result, const View& gradients, float max_norm) {
+void CpuBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {
   const int64_t n = gradients.size();
   double* partial = scratch<double, struct NormChunks>(n / kChunk + 1);
   dispatch_master(gradients.dtype, [&]<class A>() {
@@ -49,11 +50,16 @@ void CpuBackend::gradient_norm(GradientNorm* result, const View& gradients, floa
   for (int64_t chunk = 0; chunk * kChunk < n; ++chunk) {
     total += partial[chunk];
   }
-  result->norm = std::sqrt(total);
-  result->finite = std::isfinite(total) ? 1 : 0;
-  const bool clip = max_norm > 0 && result->norm > static_cast<double>(max_norm);
-  result->clip_factor =
-      clip && result->finite != 0 ? static_cast<float>(static_cast<double>(max_norm) / result->norm) : 1.0F;
+  const auto max_norm = static_cast<double>(settings.max_norm);
+  update->norm = std::sqrt(total);
+  update->finite = std::isfinite(total) ? 1 : 0;
+  update->updates += update->finite;
+  const bool clip = max_norm > 0 && update->norm > max_norm && update->finite != 0;
+  update->clip_factor = clip ? static_cast<float>(max_norm / update->norm) : 1.0F;
+  const double t = update->updates;
+  update->bias_correction1 = static_cast<float>(1 - std::pow(static_cast<double>(settings.adam.beta1), t));
+  update->bias_correction2 = static_cast<float>(1 - std::pow(static_cast<double>(settings.adam.beta2), t));
+  update->average_decay = std::min(settings.average_decay, static_cast<float>((1 + t) / (10 + t)));
 }
 
 }  // namespace tandem

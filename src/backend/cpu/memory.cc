@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -47,6 +49,11 @@ std::byte* address(const View& view, int64_t row, int64_t col) {
 }
 
 }  // namespace
+
+Backend::MemorySizes CpuBackend::memory_sizes() const {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return {static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * page, static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * page};
+}
 
 Buffer CpuBackend::allocate(size_t bytes) {
   const size_t rounded = std::max((bytes + kAlignment - 1) / kAlignment * kAlignment, kAlignment);

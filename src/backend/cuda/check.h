@@ -1,0 +1,23 @@
+// Every call of the CUDA libraries and every launch is checked; a failure becomes one sentence.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include "core/error.h"
+
+namespace tandem {
+
+inline void check(cudaError_t status, const char* what) {
+  require(status == cudaSuccess, "the GPU failed at {}: {} ({})", what, cudaGetErrorString(status),
+          cudaGetErrorName(status));
+}
+
+inline void check(cublasStatus_t status, const char* what) {
+  require(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt failed at {}: {}", what, cublasLtGetStatusString(status));
+}
+
+// After a launch: its configuration was accepted. What goes wrong inside it shows at the next wait.
+inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
+
+}  // namespace tandem

@@ -1,0 +1,98 @@
+#include "backend/cuda/cuda_backend.h"
+
+#include "backend/cuda/check.h"
+#include "backend/cuda_device.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int kOldest = 80;  // compute capability 8.0: bf16 tensor cores
+constexpr size_t kScratchBytes = size_t{32} << 20;
+
+std::string problem_of(int device) {
+  cudaDeviceProp properties{};
+  if (const cudaError_t status = cudaGetDeviceProperties(&properties, device); status != cudaSuccess) {
+    return fmt::format("GPU {} cannot be used: {}", device, cudaGetErrorString(status));
+  }
+  if (properties.major * 10 + properties.minor < kOldest) {
+    return fmt::format("GPU {} ({}, compute capability {}.{}) is too old: 8.0 or later is needed for bf16", device,
+                       properties.name, properties.major, properties.minor);
+  }
+  return {};
+}
+
+// The number of GPUs, or why there is none.
+std::string count_devices(int& count) {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    return "no NVIDIA driver was found";
+  }
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver) {
+    return fmt::format("the NVIDIA driver is too old: it knows CUDA {}.{} and this tandem needs {}.{}", driver / 1000,
+                       driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  }
+  if (status != cudaSuccess || count == 0) {
+    return fmt::format("no GPU can be used: {}",
+                       status == cudaSuccess ? "the driver shows none" : cudaGetErrorString(status));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string why_no_cuda() {
+  int count = 0;
+  const std::string problem = count_devices(count);
+  return problem.empty() ? problem_of(0) : problem;
+}
+
+std::unique_ptr<Backend> make_cuda_backend(int device) {
+  int count = 0;
+  std::string problem = count_devices(count);
+  if (problem.empty() && device >= count) {
+    problem = fmt::format("there is no GPU {}: this machine has {}, numbered from 0", device, count);
+  }
+  if (problem.empty()) {
+    problem = problem_of(device);
+  }
+  require(problem.empty(), "{}", problem);
+  return std::make_unique<CudaBackend>(device);
+}
+
+CudaBackend::CudaBackend(int device) : device_(device) {
+  check(cudaSetDevice(device), "choosing the GPU");
+  check(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, device), "reading the GPU's size");
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+  check(cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking), "creating a stream");
+  scratch_ = allocate(kScratchBytes);
+  gemm_ = std::make_unique<cuda::Gemm>(*this, stream_);
+}
+
+CudaBackend::~CudaBackend() {
+  cudaStreamSynchronize(copy_stream_);
+  cudaStreamSynchronize(stream_);
+  gemm_.reset();
+  cudaStreamDestroy(copy_stream_);
+  cudaStreamDestroy(stream_);
+}
+
+std::string CudaBackend::description() const {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device_), "reading the GPU's name");
+  return fmt::format("{} (GPU {}, {:.0f} GB, compute capability {}.{})", properties.name, device_,
+                     static_cast<double>(properties.totalGlobalMem) / 1e9, properties.major, properties.minor);
+}
+
+int64_t CudaBackend::loss_rows() const { return 12544; }
+
+Backend::MemorySizes CudaBackend::memory_sizes() const {
+  MemorySizes sizes;
+  check(cudaMemGetInfo(&sizes.free, &sizes.total), "asking for the free memory");
+  return sizes;
+}
+
+void CudaBackend::wait() { check(cudaStreamSynchronize(stream_), "waiting for the work that was given"); }
+
+}  // namespace tandem

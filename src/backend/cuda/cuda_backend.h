@@ -1,0 +1,86 @@
+// The arithmetic on an NVIDIA GPU: bf16 with f32 masters, one stream. Each op is defined in the file of its name.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "backend/backend.h"
+#include "backend/cuda/gemm.h"
+
+namespace tandem {
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(int device);
+  ~CudaBackend() override;
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+
+  std::string description() const override;
+  bool fixed_shape() const override { return true; }
+  bool computes(DType type) const override { return type == DType::bf16; }
+  int64_t loss_rows() const override;
+  MemorySizes memory_sizes() const override;
+
+  void wait() override;
+  std::unique_ptr<Recording> record(std::function<void()> body) override;
+  std::unique_ptr<Feed> make_feed(size_t bytes) override;
+  std::unique_ptr<Outbox> make_outbox(size_t bytes) override;
+
+  Buffer allocate(size_t bytes) override;
+  void upload(const View& to, const void* from) override;
+  void download(void* to, const View& from) override;
+  void copy(const View& to, const View& from) override;
+  void fill_zero(const View& to) override;
+
+  void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override;
+  void linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
+                             bool accumulate) override;
+  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x) override;
+
+  void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
+             float scale, const Dropout& dropout) override;
+  void embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
+                      const Dropout& dropout) override;
+
+  void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
+                     const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override;
+  void residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma, const View& dbeta,
+                              const View& dnormed, const View& dsum, const View& sum, const View& statistics,
+                              const View& gamma, const Dropout& dropout) override;
+
+  void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
+                 const AttentionShape& shape) override;
+  void attention_backward(const View& dq, const View& dk, const View& dv, const View& dout, const View& out,
+                          const View& log_sums, const View& q, const View& k, const View& v,
+                          const AttentionShape& shape) override;
+
+  void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
+                     const StepState* state) override;
+
+  void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override;
+  void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
+            const AdamSettings& settings, const StepState* state, const UpdateState* update) override;
+  void moving_average(const View& average, const View& masters, const UpdateState* update) override;
+
+  void attention_cached(const View& out, const View& q, const CachedKeys& cache, int heads) override;
+  void top_log_probabilities(const View& values, const View& ids, const View& logits) override;
+
+ private:
+  // Memory for what an op adds up in parts; the next op overwrites it. Fixed at construction, so that it may be asked
+  // for while work is recorded.
+  template <class T>
+  T* scratch(int64_t count) {
+    require(static_cast<size_t>(count) * sizeof(T) <= scratch_.bytes(), "an op wants {} bytes of scratch memory of {}",
+            static_cast<size_t>(count) * sizeof(T), scratch_.bytes());
+    return static_cast<T*>(scratch_.data());
+  }
+
+  int device_;
+  int processors_ = 0;                  // streaming multiprocessors
+  cudaStream_t stream_ = nullptr;       // all ops
+  cudaStream_t copy_stream_ = nullptr;  // data on its way in
+  Buffer scratch_;
+  std::unique_ptr<cuda::Gemm> gemm_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,75 @@
+// Dropout masks on the device: the same function as backend/cpu/dropout.h.
+//
+// The 16-bit lane of a column is lane (column % 8) of philox(seed, column / 8, token, place, step), where lane j is
+// the low half (j even) or the high half (j odd) of word j / 2. A column is kept iff its lane >= round(rate * 65536).
+#pragma once
+
+#include <cmath>
+
+#include "backend/backend.h"
+#include "core/philox.h"
+
+namespace tandem::cuda {
+
+// What a launch knows of a dropout; a kernel parameter.
+struct DropoutArguments {
+  const StepState* state = nullptr;  // null: no dropout
+  uint32_t threshold = 0;            // of 65536
+  uint32_t place = 0;
+  bool target = false;
+  float scale = 1;  // what a kept value is multiplied by
+
+  DropoutArguments() = default;
+  explicit DropoutArguments(const Dropout& dropout) {
+    threshold = static_cast<uint32_t>(std::lround(static_cast<double>(dropout.rate) * 65536));
+    if (threshold > 0) {
+      state = dropout.state;
+      place = dropout.place;
+      target = dropout.side == Side::target;
+      scale = threshold < 65536 ? static_cast<float>(1.0 / (1.0 - threshold / 65536.0)) : 0.0F;
+    }
+  }
+  bool on() const { return threshold > 0; }
+};
+
+// The mask function with the step's numbers read from device memory, once a thread.
+class DropoutMask {
+ public:
+  __device__ explicit DropoutMask(const DropoutArguments& arguments)
+      : threshold_(arguments.threshold), place_(arguments.place), scale_(arguments.scale) {
+    if (threshold_ > 0) {
+      const StepState& state = *arguments.state;
+      seed_ = state.seed;
+      step_ = state.step;
+      first_ = arguments.target ? state.first_target : state.first_source;
+    }
+  }
+
+  __device__ bool on() const { return threshold_ > 0; }
+  __device__ float scale() const { return scale_; }
+
+  // Four words = eight 16-bit lanes for the columns [8 * group, 8 * group + 8) of a row.
+  __device__ Philox lanes(int64_t row, uint32_t group, uint32_t head = 0) const {
+    return philox(seed_, group, first_ + static_cast<uint32_t>(row), place_ + head, step_);
+  }
+  __device__ bool keeps_low(uint32_t word) const { return (word & 0xFFFF) >= threshold_; }
+  __device__ bool keeps_high(uint32_t word) const { return (word >> 16) >= threshold_; }
+
+  // values *= 0 or scale for the eight columns of a group. Only where on().
+  __device__ void apply(float (&values)[8], int64_t row, uint32_t group, uint32_t head = 0) const {
+    const Philox words = lanes(row, group, head);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      values[2 * i] = keeps_low(words[i]) ? values[2 * i] * scale_ : 0.0F;
+      values[2 * i + 1] = keeps_high(words[i]) ? values[2 * i + 1] * scale_ : 0.0F;
+    }
+  }
+
+ private:
+  uint32_t threshold_, place_;
+  float scale_;
+  uint64_t seed_ = 0;
+  uint32_t step_ = 0, first_ = 0;
+};
+
+}  // namespace tandem::cuda

@@ -1,0 +1,240 @@
+#include "backend/cuda/gemm.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <sstream>
+#include <vector>
+
+#include "backend/cuda/check.h"
+
+namespace tandem::cuda {
+
+namespace {
+
+constexpr size_t kWorkspaceBytes = size_t{64} << 20;
+constexpr int kProposals = 24;  // that tuning times
+
+cudaDataType_t type_of(const View& view) {
+  require(view.dtype == DType::bf16 || view.dtype == DType::f32, "a matrix product of {} on the GPU",
+          name_of(view.dtype));
+  return view.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+cublasLtEpilogue_t lt_epilogue(GemmEpilogue epilogue) {
+  switch (epilogue) {
+    case GemmEpilogue::bias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case GemmEpilogue::relu:
+      return CUBLASLT_EPILOGUE_RELU;
+    case GemmEpilogue::relu_bias:
+      return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case GemmEpilogue::gated:
+      return CUBLASLT_EPILOGUE_DRELU;
+    default:
+      return CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+
+template <class T>
+void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "describing a matrix product");
+}
+
+int64_t stride_of(const View& view) { return view.rows > 1 ? view.stride : std::max(view.stride, view.cols); }
+
+// The power of two, up to 16, that all rows of the view begin at a multiple of.
+int alignment_of(const View& view) {
+  const auto bits =
+      reinterpret_cast<uintptr_t>(view.data) | (static_cast<uintptr_t>(stride_of(view)) * size_of(view.dtype));
+  return std::min(16, 1 << std::countr_zero(bits | 16));
+}
+
+GemmKey key_of(const GemmCall& call) {
+  GemmKey key;
+  key.m = call.c.cols;  // cuBLASLt counts columns first: its matrices are the transposes of ours
+  key.n = call.c.rows;
+  key.k = call.transpose_a ? call.a.rows : call.a.cols;
+  key.lda = stride_of(call.b);
+  key.ldb = stride_of(call.a);
+  key.ldc = stride_of(call.c);
+  key.transpose_a = call.transpose_b ? 1 : 0;
+  key.transpose_b = call.transpose_a ? 1 : 0;
+  key.wide = call.c.dtype == DType::f32 ? 1 : 0;
+  key.accumulate = call.beta != 0 ? 1 : 0;
+  key.epilogue = static_cast<int>(call.epilogue);
+  key.alignment = std::min({alignment_of(call.a), alignment_of(call.b), alignment_of(call.c)});
+  return key;
+}
+
+void set_pointers(cublasLtMatmulDesc_t operation, const GemmCall& call) {
+  if (!call.bias.empty()) {
+    set<const void*>(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias.data);
+  }
+  if (call.epilogue == GemmEpilogue::gated) {
+    set<void*>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.gate.data);
+    set<int64_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, call.gate.stride * 32);
+  }
+}
+
+}  // namespace
+
+Gemm::Gemm(Backend& backend, cudaStream_t stream) : stream_(stream), workspace_(backend.allocate(kWorkspaceBytes)) {
+  check(cublasLtCreate(&handle_), "starting cuBLASLt");
+}
+
+Gemm::~Gemm() {
+  for (auto& [key, plan] : plans_) {
+    cublasLtMatrixLayoutDestroy(plan.a);
+    cublasLtMatrixLayoutDestroy(plan.b);
+    cublasLtMatrixLayoutDestroy(plan.c);
+    cublasLtMatmulDescDestroy(plan.operation);
+  }
+  cublasLtDestroy(handle_);
+}
+
+void Gemm::run(const GemmCall& call) {
+  if (call.c.size() == 0) {
+    return;
+  }
+  const GemmKey key = key_of(call);
+  auto found = plans_.find(key);
+  if (found == plans_.end()) {
+    found = plans_.emplace(key, make_plan(key, call)).first;
+  }
+  set_pointers(found->second.operation, call);
+  check(launch(found->second, found->second.algorithm, call), "a matrix product");
+}
+
+cublasStatus_t Gemm::launch(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const GemmCall& call) {
+  return cublasLtMatmul(handle_, plan.operation, &call.alpha, call.b.data, plan.a, call.a.data, plan.b, &call.beta,
+                        call.c.data, plan.c, call.c.data, plan.c, &algorithm, workspace_.data(), workspace_.bytes(),
+                        stream_);
+}
+
+Gemm::Plan Gemm::make_plan(const GemmKey& key, const GemmCall& call) {
+  Plan plan;
+  check(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a matrix product");
+  set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_a != 0 ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_b != 0 ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, lt_epilogue(call.epilogue));
+  if (!call.bias.empty()) {
+    set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_16BF);
+  }
+  set_pointers(plan.operation, call);
+  const auto layout = [](cublasLtMatrixLayout_t& made, const View& view) {
+    check(cublasLtMatrixLayoutCreate(&made, type_of(view), static_cast<uint64_t>(view.cols),
+                                     static_cast<uint64_t>(view.rows), stride_of(view)),
+          "describing a matrix");
+  };
+  layout(plan.a, call.b);
+  layout(plan.b, call.a);
+  layout(plan.c, call.c);
+  if (const auto known = loaded_.find(key); known != loaded_.end()) {
+    plan.algorithm = known->second;
+  } else {
+    choose_algorithm(plan, key, call);
+  }
+  return plan;
+}
+
+void Gemm::choose_algorithm(Plan& plan, const GemmKey& key, const GemmCall& call) {
+  cublasLtMatmulPreference_t preference = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&preference), "choosing an algorithm");
+  const size_t workspace = workspace_.bytes();
+  cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                       sizeof workspace);
+  const auto alignment = static_cast<uint32_t>(key.alignment);
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment);
+  }
+  std::vector<cublasLtMatmulHeuristicResult_t> proposals(tuning_ ? kProposals : 1);
+  int count = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b, plan.c, plan.c, preference,
+                                     static_cast<int>(proposals.size()), proposals.data(), &count);
+  cublasLtMatmulPreferenceDestroy(preference);
+  require(status == CUBLAS_STATUS_SUCCESS && count > 0,
+          "cuBLASLt has no algorithm for a product of {}x{}x{} (leading dimensions {}, {}, {}, epilogue {}): {}", key.m,
+          key.n, key.k, key.lda, key.ldb, key.ldc, key.epilogue, cublasLtGetStatusString(status));
+  plan.algorithm = proposals[0].algo;
+  if (tuning_) {
+    plan.microseconds = 1e30;
+    for (int i = 0; i < count; ++i) {
+      const double time = time_algorithm(plan, proposals[static_cast<size_t>(i)].algo, call);
+      if (time < plan.microseconds) {
+        plan.microseconds = time;
+        plan.algorithm = proposals[static_cast<size_t>(i)].algo;
+      }
+    }
+  }
+}
+
+double Gemm::time_algorithm(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const GemmCall& call) {
+  constexpr int kRepeats = 10;
+  cudaEvent_t begin = nullptr, end = nullptr;
+  check(cudaEventCreate(&begin), "creating an event");
+  check(cudaEventCreate(&end), "creating an event");
+  bool runs = true;
+  for (int i = 0; i < kRepeats + 2 && runs; ++i) {
+    if (i == 2) {
+      check(cudaEventRecord(begin, stream_), "recording an event");
+    }
+    runs = launch(plan, algorithm, call) == CUBLAS_STATUS_SUCCESS;
+  }
+  float milliseconds = 0;
+  check(cudaEventRecord(end, stream_), "recording an event");
+  check(cudaEventSynchronize(end), "timing a matrix product");
+  check(cudaEventElapsedTime(&milliseconds, begin, end), "timing a matrix product");
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return runs ? static_cast<double>(milliseconds) * 1e3 / kRepeats : 1e30;
+}
+
+// ---- the table: a first line that says where it holds, then "m n k ... : eight words" a shape
+
+std::string Gemm::header() const {
+  int device = 0;
+  cudaDeviceProp properties{};
+  check(cudaGetDevice(&device), "asking for the GPU");
+  check(cudaGetDeviceProperties(&properties, device), "reading the GPU's name");
+  return fmt::format("tandem matrix products 1; {}; cuBLASLt {}", properties.name, cublasLtGetVersion());
+}
+
+std::string Gemm::table() const {
+  std::string text = header() + "\n";
+  for (const auto& [key, plan] : plans_) {
+    text += fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} :", key.m, key.n, key.k, key.lda, key.ldb, key.ldc,
+                        key.transpose_a, key.transpose_b, key.wide, key.accumulate, key.epilogue, key.alignment);
+    for (const uint64_t word : plan.algorithm.data) {
+      text += fmt::format(" {:016x}", word);
+    }
+    text += fmt::format(" # {:.1f} us\n", plan.microseconds);
+  }
+  return text;
+}
+
+void Gemm::load_table(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  std::string line;
+  std::getline(lines, line);
+  require(line == header(), "{} was made for \"{}\", but this is \"{}\"; run tandem tune again", name, line, header());
+  for (int number = 2; std::getline(lines, line); ++number) {
+    GemmKey key;
+    cublasLtMatmulAlgo_t algorithm{};
+    std::istringstream fields(line);
+    fields >> key.m >> key.n >> key.k >> key.lda >> key.ldb >> key.ldc >> key.transpose_a >> key.transpose_b >>
+        key.wide >> key.accumulate >> key.epilogue >> key.alignment;
+    std::string colon;
+    fields >> colon >> std::hex;
+    for (uint64_t& word : algorithm.data) {
+      fields >> word;
+    }
+    require(!fields.fail() && colon == ":", "{}:{} is not a line of a table of matrix products", name, number);
+    loaded_[key] = algorithm;
+  }
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,78 @@
+// Matrix products through cuBLASLt: row-major views in, an algorithm chosen once for each shape.
+//
+// The algorithm of a shape is the one of the table that was loaded (see Table), else the first that cuBLASLt's
+// heuristic proposes; either way the same one each time, so the same input gives the same bits.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <array>
+#include <compare>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "backend/backend.h"
+
+namespace tandem::cuda {
+
+enum class GemmEpilogue : uint8_t { none, bias, relu, relu_bias, gated };
+
+// c = epilogue(alpha * op(a) op(b) + beta * c)
+struct GemmCall {
+  View c, a, b;  // row-major; a and b in bf16, c in bf16 or f32
+  bool transpose_a = false;
+  bool transpose_b = false;
+  float alpha = 1;
+  float beta = 0;
+  GemmEpilogue epilogue = GemmEpilogue::none;
+  View bias;  // bf16 [1, c.cols]
+  View gate;  // gated: one bit for each element of c, rows of whole 128 bits: 0 clears the element
+};
+
+// Shape and layout: what an algorithm depends on.
+struct GemmKey {
+  int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
+  int transpose_a = 0, transpose_b = 0, wide = 0, accumulate = 0, epilogue = 0, alignment = 0;
+
+  auto operator<=>(const GemmKey&) const = default;
+};
+
+class Gemm {
+ public:
+  Gemm(Backend& backend, cudaStream_t stream);
+  ~Gemm();
+  Gemm(const Gemm&) = delete;
+  Gemm& operator=(const Gemm&) = delete;
+
+  void run(const GemmCall& call);
+
+  // While tuning, the first call of each shape times the algorithms that the heuristic proposes and keeps the fastest.
+  void set_tuning(bool tuning) { tuning_ = tuning; }
+  // The algorithms in use, as text: one line a shape. A table of another GPU or library version is not taken.
+  std::string table() const;
+  void load_table(const std::string& text, const std::string& name);
+
+ private:
+  struct Plan {
+    cublasLtMatmulDesc_t operation = nullptr;
+    cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+    cublasLtMatmulAlgo_t algorithm{};
+    double microseconds = 0;  // where it was timed
+  };
+
+  Plan make_plan(const GemmKey& key, const GemmCall& call);
+  void choose_algorithm(Plan& plan, const GemmKey& key, const GemmCall& call);
+  cublasStatus_t launch(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const GemmCall& call);
+  double time_algorithm(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const GemmCall& call);
+  std::string header() const;
+
+  cublasLtHandle_t handle_ = nullptr;
+  cudaStream_t stream_;
+  Buffer workspace_;
+  bool tuning_ = false;
+  std::map<GemmKey, Plan> plans_;
+  std::map<GemmKey, cublasLtMatmulAlgo_t> loaded_;
+};
+
+}  // namespace tandem::cuda

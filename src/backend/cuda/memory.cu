@@ -1,0 +1,97 @@
+#include <algorithm>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device.cuh"
+
+namespace tandem {
+
+namespace {
+
+using namespace cuda;
+
+size_t bytes_of(const View& view) { return static_cast<size_t>(view.size()) * size_of(view.dtype); }
+
+__device__ float widen(float value) { return value; }
+__device__ float widen(Bf16 value) { return __bfloat162float(value); }
+__device__ void narrow(float& to, float value) { to = value; }
+__device__ void narrow(Bf16& to, float value) { to = __float2bfloat16_rn(value); }
+
+template <class To, class From>
+__global__ void convert_kernel(To* to, int64_t to_stride, const From* from, int64_t from_stride, int64_t rows,
+                               int64_t cols) {
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows * cols;
+       i += int64_t{gridDim.x} * blockDim.x) {
+    narrow(to[i / cols * to_stride + i % cols], widen(from[i / cols * from_stride + i % cols]));
+  }
+}
+
+template <class To, class From>
+void convert(const View& to, const View& from, cudaStream_t stream) {
+  constexpr int kThreads = 256;
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(divide_up(to.size(), kThreads), 1 << 16));
+  convert_kernel<<<blocks, kThreads, 0, stream>>>(data<To>(to), to.stride, data<From>(from), from.stride, to.rows,
+                                                  to.cols);
+  check_launch("convert_kernel");
+}
+
+}  // namespace
+
+Buffer CudaBackend::allocate(size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, std::max<size_t>(bytes, 256));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // the error is told here, not at the next launch
+    const MemorySizes sizes = memory_sizes();
+    fail("out of GPU memory: {:.2f} GB wanted, {:.2f} of {:.2f} GB free; a smaller batch.micro_batch needs less",
+         static_cast<double>(bytes) / 1e9, static_cast<double>(sizes.free) / 1e9,
+         static_cast<double>(sizes.total) / 1e9);
+  }
+  check(status, "allocating memory");
+  return Buffer(memory, bytes, Memory::device, [](void* p) { cudaFree(p); });
+}
+
+void CudaBackend::upload(const View& to, const void* from) {
+  if (bytes_of(to) > 0) {
+    check(cudaMemcpyAsync(to.data, from, bytes_of(to), cudaMemcpyHostToDevice, stream_), "copying to the GPU");
+  }
+}
+
+void CudaBackend::download(void* to, const View& from) {
+  if (bytes_of(from) > 0) {
+    check(cudaMemcpyAsync(to, from.data, bytes_of(from), cudaMemcpyDeviceToHost, stream_), "copying from the GPU");
+  }
+  wait();
+}
+
+void CudaBackend::copy(const View& to, const View& from) {
+  if (to.size() == 0) {
+    return;
+  }
+  if (to.dtype == from.dtype) {
+    const size_t width = size_of(to.dtype);
+    const auto pitch = [width](const View& view) {
+      return static_cast<size_t>(view.rows > 1 ? view.stride : view.cols) * width;
+    };
+    check(cudaMemcpy2DAsync(to.data, pitch(to), from.data, pitch(from), static_cast<size_t>(to.cols) * width,
+                            static_cast<size_t>(to.rows), cudaMemcpyDeviceToDevice, stream_),
+          "copying on the GPU");
+  } else if (to.dtype == DType::bf16 && from.dtype == DType::f32) {
+    convert<Bf16, float>(to, from, stream_);
+  } else if (to.dtype == DType::f32 && from.dtype == DType::bf16) {
+    convert<float, Bf16>(to, from, stream_);
+  } else {
+    fail("the GPU cannot convert {} to {}", name_of(from.dtype), name_of(to.dtype));
+  }
+}
+
+void CudaBackend::fill_zero(const View& to) {
+  if (to.size() > 0) {
+    const size_t width = size_of(to.dtype);
+    const auto stride = static_cast<size_t>(to.rows > 1 ? to.stride : to.cols);
+    check(cudaMemset2DAsync(to.data, stride * width, 0, static_cast<size_t>(to.cols) * width,
+                            static_cast<size_t>(to.rows), stream_),
+          "clearing memory");
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,17 @@
+// Whether there is a GPU to compute on. Built with CUDA: backend/cuda/cuda_backend.cc; without: backend/no_cuda.cc.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+
+namespace tandem {
+
+// Empty where a GPU can be used; otherwise the reason, one sentence without its full stop.
+std::string why_no_cuda();
+
+// The GPU with this number. Fails with one sentence where it is missing or too old.
+std::unique_ptr<Backend> make_cuda_backend(int device);
+
+}  // namespace tandem

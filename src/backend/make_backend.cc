@@ -1,0 +1,32 @@
+#include <charconv>
+
+#include "backend/cuda_device.h"
+
+namespace tandem {
+
+namespace {
+
+// The N of "cuda:N"; 0 for "cuda".
+int device_number(const std::string& device) {
+  constexpr std::string_view kName = "cuda";
+  if (device == kName) {
+    return 0;
+  }
+  int number = -1;
+  const char* begin = device.data() + kName.size() + 1;
+  const char* end = device.data() + device.size();
+  const bool named = device.starts_with("cuda:") && std::from_chars(begin, end, number).ptr == end && begin < end;
+  require(named && number >= 0, "device = \"{}\" is not a device: use auto, cpu, cuda or cuda:N", device);
+  return number;
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const std::string& device, int threads) {
+  if (device == "cpu" || (device == "auto" && !why_no_cuda().empty())) {
+    return make_cpu_backend(threads);
+  }
+  return make_cuda_backend(device == "auto" ? 0 : device_number(device));
+}
+
+}  // namespace tandem

@@ -1,0 +1,9 @@
+#include "backend/cuda_device.h"
+
+namespace tandem {
+
+std::string why_no_cuda() { return "this tandem was built without CUDA"; }
+
+std::unique_ptr<Backend> make_cuda_backend(int /*device*/) { fail("{}", why_no_cuda()); }
+
+}  // namespace tandem

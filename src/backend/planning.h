@@ -1,0 +1,59 @@
+// A backend that computes nothing: the same ops are given to it as to a real one, so that the memory they need is known
+// before any is taken. Its addresses must not be followed.
+#pragma once
+
+#include "backend/backend.h"
+
+namespace tandem {
+
+class PlanningBackend final : public Backend {
+ public:
+  // Answers like `model` where the shape of the work depends on it.
+  explicit PlanningBackend(const Backend& model) : model_(model) {}
+
+  std::string description() const override { return "planning for " + model_.description(); }
+  bool fixed_shape() const override { return model_.fixed_shape(); }
+  bool computes(DType type) const override { return model_.computes(type); }
+  int64_t loss_rows() const override { return model_.loss_rows(); }
+  MemorySizes memory_sizes() const override { return model_.memory_sizes(); }
+
+  void wait() override {}
+  std::unique_ptr<Recording> record(std::function<void()>) override { return nullptr; }
+  std::unique_ptr<Feed> make_feed(size_t) override { return nullptr; }
+  std::unique_ptr<Outbox> make_outbox(size_t) override { return nullptr; }
+
+  Buffer allocate(size_t bytes) override {
+    return Buffer(reinterpret_cast<void*>(kAddress), bytes, Memory::device, [](void*) {});
+  }
+  void upload(const View&, const void*) override {}
+  void download(void*, const View&) override {}
+  void copy(const View&, const View&) override {}
+  void fill_zero(const View&) override {}
+
+  void linear(const View&, const View&, const View&, const Epilogue&) override {}
+  void linear_backward_input(const View&, const View&, const View&, const BackwardEpilogue&, bool) override {}
+  void linear_backward_weight(const View&, const View&, const View&, const View&) override {}
+  void embed(const View&, const View&, const View&, const View&, const View&, float, const Dropout&) override {}
+  void embed_backward(const View&, const View&, const TokenOrder&, float, const Dropout&) override {}
+  void residual_norm(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
+                     const Dropout&) override {}
+  void residual_norm_backward(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
+                              const View&, const View&, const Dropout&) override {}
+  void attention(const View&, const View&, const View&, const View&, const View&, const AttentionShape&) override {}
+  void attention_backward(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
+                          const View&, const View&, const AttentionShape&) override {}
+  void cross_entropy(LossTotals*, const View&, const View&, float, const StepState*) override {}
+  void gradient_norm(UpdateState*, const View&, const UpdateSettings&) override {}
+  void adam(const View&, const View&, const View&, const View&, const View&, const AdamSettings&, const StepState*,
+            const UpdateState*) override {}
+  void moving_average(const View&, const View&, const UpdateState*) override {}
+  void attention_cached(const View&, const View&, const CachedKeys&, int) override {}
+  void top_log_probabilities(const View&, const View&, const View&) override {}
+
+ private:
+  static constexpr uintptr_t kAddress = 1 << 12;
+
+  const Backend& model_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,100 @@
+#include "train/batch_layout.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+#include "text/subwords.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+View ints(void* block, Memory memory, size_t place, int64_t count) {
+  return make_view(static_cast<std::byte*>(block) + place, DType::i32, 1, count, memory);
+}
+
+// The values, then `filler` up to `count` numbers.
+void write_ints(std::span<std::byte> block, size_t place, const std::vector<int32_t>& values, int64_t count,
+                int32_t filler) {
+  require(static_cast<int64_t>(values.size()) <= count, "{} numbers for room of {}", values.size(), count);
+  auto* to = reinterpret_cast<int32_t*>(block.data() + place);
+  std::fill(std::copy(values.begin(), values.end(), to), to + count, filler);
+}
+
+}  // namespace
+
+BatchLayout::BatchLayout(const RoundCapacity& capacity, int64_t longest, const ModelConfig& model)
+    : capacity_(capacity), longest_(longest), bytes_(aligned(sizeof(StepState))) {
+  require(capacity.source > 0 && capacity.target > 0 && capacity.pairs > 0,
+          "a round of {} + {} tokens and {} pairs has no fixed shape", capacity.source, capacity.target,
+          capacity.pairs);
+  source_ = place_side(capacity.source, model.source_vocabulary);
+  target_ = place_side(capacity.target, model.target_vocabulary);
+  labels_ = place(capacity.target);
+}
+
+size_t BatchLayout::place(int64_t count) {
+  const size_t begin = bytes_;
+  bytes_ += aligned(static_cast<size_t>(count) * sizeof(int32_t));
+  return begin;
+}
+
+BatchLayout::SidePlaces BatchLayout::place_side(int64_t tokens, int64_t vocabulary) {
+  SidePlaces places{};
+  places.capacity = tokens;
+  places.runs = std::min(tokens, vocabulary);
+  places.tokens = place(tokens);
+  places.position = place(tokens);
+  places.starts = place(capacity_.pairs + 1);
+  places.rows = place(tokens);
+  places.ids = place(places.runs);
+  places.run_starts = place(places.runs + 1);
+  return places;
+}
+
+bool BatchLayout::holds(const HostBatch& batch) const {
+  return static_cast<int64_t>(batch.source.tokens.size()) <= capacity_.source &&
+         static_cast<int64_t>(batch.target.tokens.size()) <= capacity_.target &&
+         static_cast<int64_t>(batch.pairs.size()) <= capacity_.pairs;
+}
+
+void BatchLayout::write_side(std::span<std::byte> block, const SidePlaces& places, const HostSide& side) const {
+  require(side.longest <= longest_, "a sentence of {} tokens where {} is the limit", side.longest, longest_);
+  write_ints(block, places.tokens, side.tokens, places.capacity, kPad);
+  write_ints(block, places.position, side.position, places.capacity, 0);
+  write_ints(block, places.starts, side.starts, capacity_.pairs + 1, side.starts.back());
+  write_ints(block, places.rows, side.order_rows, places.capacity, 0);
+  write_ints(block, places.ids, side.order_ids, places.runs, 0);
+  write_ints(block, places.run_starts, side.order_starts, places.runs + 1, side.order_starts.back());
+}
+
+void BatchLayout::write(std::span<std::byte> block, const HostBatch& batch, const StepState& state) const {
+  require(block.size() >= bytes_, "a block of {} bytes for a batch of {}", block.size(), bytes_);
+  std::memcpy(block.data(), &state, sizeof state);
+  write_side(block, source_, batch.source);
+  write_side(block, target_, batch.target);
+  write_ints(block, labels_, batch.labels, capacity_.target, -1);
+}
+
+PackedSide BatchLayout::side(void* block, Memory memory, const SidePlaces& places) const {
+  return {.tokens = ints(block, memory, places.tokens, places.capacity),
+          .position = ints(block, memory, places.position, places.capacity),
+          .starts = ints(block, memory, places.starts, capacity_.pairs + 1),
+          .longest = longest_,
+          .order = {ints(block, memory, places.rows, places.capacity), ints(block, memory, places.ids, places.runs),
+                    ints(block, memory, places.run_starts, places.runs + 1)}};
+}
+
+Batch BatchLayout::batch(void* block, Memory memory) const {
+  return {.source = side(block, memory, source_),
+          .target = side(block, memory, target_),
+          .labels = ints(block, memory, labels_, capacity_.target),
+          .state = static_cast<const StepState*>(block)};
+}
+
+}  // namespace tandem

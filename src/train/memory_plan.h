@@ -1,0 +1,24 @@
+// How a step is cut into rounds so that it fits the memory, decided before any is taken.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/corpus.h"
+#include "train/batch_layout.h"
+#include "train/config.h"
+
+namespace tandem {
+
+struct MemoryPlan {
+  BatchConfig batch;                 // with the limits of a round
+  std::vector<BatchLayout> layouts;  // ascending; empty where the backend works on true counts
+  size_t arena_bytes = 0;            // what the largest layout's activations take
+  std::string description;           // one sentence
+};
+
+// Weights and optimizer state are there already; the rest must fit what is free. micro_batch "fit": the fewest rounds
+// that do; a number that does not fit fails with both figures.
+MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config);
+
+}  // namespace tandem
