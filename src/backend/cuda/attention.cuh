@@ -164,11 +164,13 @@ __device__ void load_tile(Bf16* tile, const Bf16* from, int64_t stride, int coun
   if (a.vectors) {
     const Bf16* source = from + row * stride + column;
     const int present = column < a.width ? count : 0;
+#pragma unroll 1
     for (; row < filled; row += rows, source += rows * stride) {
       Bf16* to = tile + (kKeys ? permuted(row) : row) * kPitch<kWidth> + column;
       copy_async(to, row < present ? source : from, row < present);
     }
   } else {
+#pragma unroll 1
     for (; row < filled; row += rows) {
       Bf16* to = tile + (kKeys ? permuted(row) : row) * kPitch<kWidth> + column;
 #pragma unroll 1

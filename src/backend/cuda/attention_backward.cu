@@ -1,0 +1,436 @@
+// Attention, backward. With p = softmax(scores), m the dropout factors, dp = (dout v') m and D = sum over keys of p dp:
+//   dv = (p m)' dout,   ds = p (dp - D) / sqrt(width),   dq = ds k,   dk = ds' q.
+//
+// A block of four warps. The weights p m and ds of a pair of tiles lie in shared memory as bf16; each of dv, dk, dq is
+// then a product of 16-row pieces, one warp a piece. Nothing is added by two blocks, so there are no atomics:
+//  - up to 64 queries and keys, the common case: one block computes a head of the sentence in one pass. Up to 32 of
+//    both: two heads at a time, each by two warps. D is the sum of p dp; `out` is not read.
+//  - longer: a block of the sentence goes over the keys for its 64 queries, which gives dq, and then over the queries
+//    for its share of the keys, 32 at a time, which gives dk and dv. D is the row's sum of dout out: the same number.
+#include "backend/cuda/attention.cuh"
+#include "backend/cuda/cuda_backend.h"
+
+namespace tandem {
+
+namespace {
+
+using namespace cuda;  // NOLINT: device code of this file only
+
+constexpr int kTile = 64;  // rows of a tile, queries or keys
+constexpr int kThreads = kTile / 16 * kWarp;
+constexpr int kWeightPitch = kTile + 8;
+
+struct BackwardArguments {
+  AttentionArguments shape;
+  Matrix dq, dk, dv, dout, out, q, k, v;
+  const float* log_sums;
+  int64_t log_sums_stride;
+};
+
+template <int kWidth>
+struct Shared {
+  Bf16 q[kTile * kPitch<kWidth>], dout[kTile * kPitch<kWidth>];
+  Bf16 k[kTile * kPitch<kWidth>], v[kTile * kPitch<kWidth>];
+  Bf16 weights[kTile * kWeightPitch], dscores[kTile * kWeightPitch];  // [queries, keys in their tile's order]
+};
+
+// A tile of queries against a tile of keys, as one warp sees it. Rows of tiles in shared memory count from `base`.
+struct Pair {
+  int head, base;
+  int warp, warps;           // of those that work on this head
+  int first_row;             // packed row of the first query
+  int first_query, queries;  // position in the sentence, rows of the tile
+  int first_key, keys;       // the same of the keys
+  bool causal;
+
+  // Keys of the tile that the queries before `end` see; not positive where none.
+  __device__ int visible(int end) const { return causal ? min(keys, first_query + end - first_key) : keys; }
+  // The first query, in multiples of 16, that sees the key at `key` of the tile, a multiple of 32.
+  __device__ int first_seeing(int key) const { return causal ? max(0, first_key + key - first_query) : 0; }
+  __device__ Team team() const { return {warp * kWarp + static_cast<int>(threadIdx.x) % kWarp, warps * kWarp}; }
+};
+
+// A value for the queries g and g + 8 of a warp's 16.
+struct Two {
+  float r[2];
+};
+
+template <int kWidth>
+__device__ void load_queries(Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair) {
+  const int64_t column = int64_t{pair.head} * a.shape.width;
+  const int offset = pair.base * kPitch<kWidth>, filled = round_up(pair.queries, 16);
+  load_tile<kWidth, false>(shared.q + offset, a.q.at(pair.first_row, column), a.q.stride, pair.queries, filled, a.shape,
+                           pair.team());
+  load_tile<kWidth, false>(shared.dout + offset, a.dout.at(pair.first_row, column), a.dout.stride, pair.queries, filled,
+                           a.shape, pair.team());
+}
+
+// `row` is the packed row of the tile's first key.
+template <int kWidth>
+__device__ void load_keys(Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair, int row) {
+  const int64_t column = int64_t{pair.head} * a.shape.width;
+  const int offset = pair.base * kPitch<kWidth>, filled = round_up(pair.keys, kKeyStep);
+  load_tile<kWidth, true>(shared.k + offset, a.k.at(row, column), a.k.stride, pair.keys, filled, a.shape, pair.team());
+  load_tile<kWidth, true>(shared.v + offset, a.v.at(row, column), a.v.stride, pair.keys, filled, a.shape, pair.team());
+}
+
+// In base 2.
+__device__ Two load_log_sums(const BackwardArguments& a, const Pair& pair) {
+  Two result = {};
+  for (int r = 0; r < 2; ++r) {
+    const int query = 16 * pair.warp + static_cast<int>(threadIdx.x) % kWarp / 4 + 8 * r;
+    if (query < pair.queries) {
+      result.r[r] = a.log_sums[pair.head * a.log_sums_stride + pair.first_row + query] * 1.4426950408889634F;
+    }
+  }
+  return result;
+}
+
+// D of the warp's queries as the sum of dout out, two lanes a row. `dout` is the tile.
+template <int kWidth>
+__device__ Two sum_of_products(const Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair) {
+  const int lane = threadIdx.x % kWarp;
+  const int query = 16 * pair.warp + lane / 2;
+  float sum = 0;
+  if (query < pair.queries) {
+    const Bf16* row = a.out.at(pair.first_row + query, int64_t{pair.head} * a.shape.width);
+    for (int column = lane % 2 * 8; column < a.shape.width; column += 16) {
+      float out[8], dout[8];
+      a.shape.vectors ? load8<true>(out, row, column, a.shape.width) : load8<false>(out, row, column, a.shape.width);
+      load8<true>(dout, shared.dout + (pair.base + query) * kPitch<kWidth>, column, kWidth);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        sum = fmaf(out[i], dout[i], sum);
+      }
+    }
+  }
+  sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
+  const int g = lane / 4;
+  return {{__shfl_sync(0xFFFFFFFF, sum, 2 * g), __shfl_sync(0xFFFFFFFF, sum, 2 * (g + 8))}};
+}
+
+// p and dp of a warp's 16 queries and 32 keys.
+struct Weights {
+  float p[4][4] = {}, dp[4][4] = {};
+};
+
+// The weights of 32 keys from `key` of the tile on. Writes p m to its tile and adds p dp to sums.
+template <int kWidth, bool kDropout>
+__device__ void weigh_step(Weights& w, Two& sums, Shared<kWidth>& shared, const Two& log_sums, int key,
+                           const BackwardArguments& a, const Pair& pair, const DropoutMask& mask) {
+  const int rows = (pair.base + 16 * pair.warp) * kPitch<kWidth>, columns = (pair.base + key) * kPitch<kWidth>;
+  multiply_by_keys<kWidth>(w.p, shared.q + rows, shared.k + columns);
+  multiply_by_keys<kWidth>(w.dp, shared.dout + rows, shared.v + columns);
+  const int lane = threadIdx.x % kWarp;
+  const int own = key + lane % 4 * 8;  // the lane's first key
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int query = 16 * pair.warp + lane / 4 + 8 * r;
+    const int limit = query < pair.queries ? pair.visible(query + 1) - own : 0;
+    Philox words = {};
+    if constexpr (kDropout) {
+      words = mask.lanes(pair.first_row + query, (pair.first_key + own) / 8, pair.head);
+    }
+    Bf16* to = shared.weights + (pair.base + query) * kWeightPitch + key + lane % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      float factors[2] = {1, 1};
+      if constexpr (kDropout) {
+        factors[0] = mask.keeps_low(words[j]) ? mask.scale() : 0.0F;
+        factors[1] = mask.keeps_high(words[j]) ? mask.scale() : 0.0F;
+      }
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& p = w.p[j][2 * r + e];
+        float& dp = w.dp[j][2 * r + e];
+        const float power = exp2_fast(fmaf(p, a.shape.scale_log2, -log_sums.r[r]));
+        p = 2 * j + e < limit ? power : 0.0F;
+        dp *= factors[e];
+        sums.r[r] = fmaf(p, dp, sums.r[r]);
+      }
+      *reinterpret_cast<uint32_t*>(to + 8 * j) = pack(w.p[j][2 * r] * factors[0], w.p[j][2 * r + 1] * factors[1]);
+    }
+  }
+}
+
+// Writes ds = p (dp - D) scale to its tile.
+__device__ inline void write_dscores(Bf16* dscores, const Weights& w, const Two& d, int key, float scale,
+                                     const Pair& pair) {
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    Bf16* to = dscores + (pair.base + 16 * pair.warp + lane / 4 + 8 * r) * kWeightPitch + key + lane % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      *reinterpret_cast<uint32_t*>(to + 8 * j) = pack(w.p[j][2 * r] * scale * (w.dp[j][2 * r] - d.r[r]),
+                                                      w.p[j][2 * r + 1] * scale * (w.dp[j][2 * r + 1] - d.r[r]));
+    }
+  }
+}
+
+// weights and dscores of the warp's 16 queries for all the keys that there are, at most 64.
+template <int kWidth, bool kDropout>
+__device__ void weigh_all(Shared<kWidth>& shared, const Two& log_sums, const BackwardArguments& a, const Pair& pair,
+                          const DropoutMask& mask) {
+  Weights first;
+  Two sums = {};
+  const auto d = [&] { return Two{{sum_of_quad(sums.r[0]), sum_of_quad(sums.r[1])}}; };
+  weigh_step<kWidth, kDropout>(first, sums, shared, log_sums, 0, a, pair, mask);
+  if (pair.visible(16 * pair.warp + 16) > kKeyStep) {
+    Weights second;
+    weigh_step<kWidth, kDropout>(second, sums, shared, log_sums, kKeyStep, a, pair, mask);
+    write_dscores(shared.dscores, second, d(), kKeyStep, a.shape.scale, pair);
+  }
+  write_dscores(shared.dscores, first, d(), 0, a.shape.scale, pair);
+}
+
+// The same for 32 keys from `key` of the tile on, with D known.
+template <int kWidth, bool kDropout>
+__device__ void weigh_part(Shared<kWidth>& shared, const Two& log_sums, const Two& d, int key,
+                           const BackwardArguments& a, const Pair& pair, const DropoutMask& mask) {
+  Weights w;
+  Two unused = {};
+  weigh_step<kWidth, kDropout>(w, unused, shared, log_sums, key, a, pair, mask);
+  write_dscores(shared.dscores, w, d, key, a.shape.scale, pair);
+}
+
+// sums [16, kWidth] += weights [16, begin .. end) rows [begin .. end), from the top left of both.
+template <int kWidth>
+__device__ void multiply_weights(float (&sums)[kWidth / 8][4], const Bf16* weights, const Bf16* rows, int begin,
+                                 int end) {
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll 1
+  for (int i = begin; i < end; i += 16) {
+    const Fragment left = load_fragment(weights + lane % 16 * kWeightPitch + i + lane / 16 * 8);
+    multiply_by_rows<kWidth>(sums, left, rows + i * kPitch<kWidth>);
+  }
+}
+
+// The same with weights [begin .. end, 16) transposed.
+template <int kWidth>
+__device__ void multiply_transposed(float (&sums)[kWidth / 8][4], const Bf16* weights, const Bf16* rows, int begin,
+                                    int end) {
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll 1
+  for (int i = begin; i < end; i += 16) {
+    const Fragment left =
+        load_fragment_transposed(weights + (i + lane % 8 + lane / 16 * 8) * kWeightPitch + lane / 8 % 2 * 8);
+    multiply_by_rows<kWidth>(sums, left, rows + i * kPitch<kWidth>);
+  }
+}
+
+// Keys' gradient from the tile's queries: sums += weights' rows for the keys from `key` of the tile on.
+template <int kWidth>
+__device__ void add_key_gradient(float (&sums)[kWidth / 8][4], const Bf16* weights, const Bf16* rows, int key,
+                                 const Pair& pair) {
+  multiply_transposed<kWidth>(sums, weights + pair.base * kWeightPitch + key, rows + pair.base * kPitch<kWidth>,
+                              pair.first_seeing(key / kKeyStep * kKeyStep), round_up(pair.queries, 16));
+}
+
+template <int kWidth, bool kDropout>
+__device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, const Pair& pair,
+                         const DropoutMask& mask) {
+  load_queries(shared, a, pair);
+  load_keys(shared, a, pair, s.first_key);
+  commit_copies();
+  const Two log_sums = load_log_sums(a, pair);
+  wait_copies<0>();
+  __syncthreads();
+  const int own = 16 * pair.warp;  // the warp's first row of queries and of keys
+  if (own < pair.queries) {
+    weigh_all<kWidth, kDropout>(shared, log_sums, a, pair, mask);
+  }
+  __syncthreads();
+
+  const int64_t column = int64_t{pair.head} * a.shape.width;
+  Bf16* slab = shared.v + (pair.base + own) * kPitch<kWidth>;  // the values are used up
+  const auto write_keys = [&](const Matrix& gradient, const Bf16* weights, const Bf16* rows) {
+    float sums[kWidth / 8][4] = {};
+    add_key_gradient<kWidth>(sums, weights, rows, own, pair);
+    store_rows<kWidth, true>(gradient.at(s.first_key, column), gradient.stride, own, pair.keys, slab, sums, {1, 1},
+                             a.shape);
+  };
+  if (own < round_up(pair.keys, kKeyStep)) {
+    write_keys(a.dv, shared.weights, shared.dout);
+    write_keys(a.dk, shared.dscores, shared.q);
+  }
+  if (own < pair.queries) {
+    float sums[kWidth / 8][4] = {};
+    multiply_weights<kWidth>(sums, shared.dscores + (pair.base + own) * kWeightPitch,
+                             shared.k + pair.base * kPitch<kWidth>, 0, round_up(pair.visible(own + 16), kKeyStep));
+    store_rows<kWidth, false>(a.dq.at(pair.first_row, column), a.dq.stride, own, pair.queries, slab, sums, {1, 1},
+                              a.shape);
+  }
+}
+
+// dq of the pair's queries, over all the keys that they see.
+template <int kWidth, bool kDropout>
+__device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, Pair pair,
+                             const DropoutMask& mask) {
+  const int own = 16 * pair.warp;
+  const int end = a.shape.causal ? min(s.keys, pair.first_query + pair.queries) : s.keys;
+  load_queries(shared, a, pair);
+  const Two log_sums = load_log_sums(a, pair);
+  Two products = {};
+  float sums[kWidth / 8][4] = {};
+  for (int first = 0; first < end; first += kTile) {
+    pair.first_key = first;
+    pair.keys = min(kTile, s.keys - first);
+    __syncthreads();
+    load_keys(shared, a, pair, s.first_key + first);
+    commit_copies();
+    wait_copies<0>();
+    __syncthreads();
+    if (first == 0) {
+      products = sum_of_products(shared, a, pair);
+    }
+    for (int key = 0; own < pair.queries && key < pair.visible(own + 16); key += kKeyStep) {
+      weigh_part<kWidth, kDropout>(shared, log_sums, products, key, a, pair, mask);
+      __syncwarp();
+      multiply_weights<kWidth>(sums, shared.dscores + own * kWeightPitch, shared.k, key, key + kKeyStep);
+    }
+  }
+  __syncthreads();
+  if (own < pair.queries) {
+    store_rows<kWidth, false>(a.dq.at(pair.first_row, int64_t{pair.head} * a.shape.width), a.dq.stride, own,
+                              pair.queries, shared.v + own * kPitch<kWidth>, sums, {1, 1}, a.shape);
+  }
+}
+
+// dk and dv of the pair's keys, at most 32, over all the queries that see them: two warps for each.
+template <int kWidth, bool kDropout>
+__device__ void long_keys(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, Pair pair,
+                          const DropoutMask& mask) {
+  const int row = s.first_key + pair.first_key;
+  const int own = 16 * (pair.warp % 2);
+  const bool values = pair.warp < 2;
+  __syncthreads();
+  load_keys(shared, a, pair, row);
+  commit_copies();
+  float sums[kWidth / 8][4] = {};
+  for (int first = a.shape.causal ? pair.first_key / kTile * kTile : 0; first < s.queries; first += kTile) {
+    pair.first_query = first;
+    pair.first_row = s.first_query + first;
+    pair.queries = min(kTile, s.queries - first);
+    __syncthreads();
+    load_queries(shared, a, pair);
+    commit_copies();
+    const Two log_sums = load_log_sums(a, pair);
+    wait_copies<0>();
+    __syncthreads();
+    const Two products = sum_of_products(shared, a, pair);
+    if (16 * pair.warp < pair.queries && pair.visible(16 * pair.warp + 16) > 0) {
+      weigh_part<kWidth, kDropout>(shared, log_sums, products, 0, a, pair, mask);
+    }
+    __syncthreads();
+    add_key_gradient<kWidth>(sums, values ? shared.weights : shared.dscores, values ? shared.dout : shared.q, own,
+                             pair);
+  }
+  const Matrix& gradient = values ? a.dv : a.dk;
+  wait_copies<0>();
+  __syncthreads();
+  store_rows<kWidth, true>(gradient.at(row, int64_t{pair.head} * a.shape.width), gradient.stride, own, pair.keys,
+                           shared.v + 16 * pair.warp * kPitch<kWidth>, sums, {1, 1}, a.shape);
+}
+
+// Zeros where there is nothing to attend to, in the block's share of the rows; tiles is the number of such blocks.
+__device__ void clear(const BackwardArguments& a, const Sentence& s, int tiles, int head) {
+  const Team team = {static_cast<int>(threadIdx.x), kThreads};
+  const int64_t column = int64_t{head} * a.shape.width;
+  const int first = s.tile * kTile;
+  clear_rows(a.dq.at(s.first_query + first, column), a.dq.stride, min(kTile, s.queries - first), a.shape, team);
+  for (int key = first; key < s.keys; key += tiles * kTile) {
+    const int count = min(kTile, s.keys - key);
+    clear_rows(a.dk.at(s.first_key + key, column), a.dk.stride, count, a.shape, team);
+    clear_rows(a.dv.at(s.first_key + key, column), a.dv.stride, count, a.shape, team);
+  }
+}
+
+template <int kWidth, bool kDropout>
+__global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
+    attention_backward_kernel(const __grid_constant__ BackwardArguments a) {
+  extern __shared__ uint4 memory[];
+  auto& shared = *reinterpret_cast<Shared<kWidth>*>(memory);
+  const int head = static_cast<int>(blockIdx.x % a.shape.heads);
+  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x / a.shape.heads));
+  const int tiles = max(1, (s.queries + kTile - 1) / kTile);
+  if (s.tile >= tiles) {
+    return;
+  }
+  if (!s.attends) {
+    clear(a, s, tiles, head);
+    return;
+  }
+  const DropoutMask mask(a.shape.dropout);
+  Pair pair = {.head = head,
+               .base = 0,
+               .warp = static_cast<int>(threadIdx.x) / kWarp,
+               .warps = kThreads / kWarp,
+               .first_row = s.first_query,
+               .first_query = 0,
+               .queries = s.queries,
+               .first_key = 0,
+               .keys = s.keys,
+               .causal = a.shape.causal};
+  if (s.queries <= kTile && s.keys <= kTile) {
+    if (s.queries <= kTile / 2 && s.keys <= kTile / 2) {
+      if (head % 2 == 1) {
+        return;  // the block of the head before does both
+      }
+      const int half = pair.warp / 2;
+      pair.warps = 2;
+      pair.warp %= 2;
+      pair.base = kTile / 2 * half;
+      pair.head += half;
+      if (pair.head == a.shape.heads) {
+        pair.queries = pair.keys = 0;
+      }
+    }
+    one_pass<kWidth, kDropout>(shared, a, s, pair, mask);
+    return;
+  }
+  pair.first_query = s.tile * kTile;
+  pair.first_row += pair.first_query;
+  pair.queries = min(kTile, s.queries - pair.first_query);
+  long_queries<kWidth, kDropout>(shared, a, s, pair, mask);
+  for (int first = s.tile * kKeyStep; first < s.keys; first += tiles * kKeyStep) {
+    pair.first_key = first;
+    pair.keys = min(kKeyStep, s.keys - first);
+    long_keys<kWidth, kDropout>(shared, a, s, pair, mask);
+  }
+}
+
+}  // namespace
+
+void CudaBackend::attention_backward(const View& dq, const View& dk, const View& dv, const View& dout, const View& out,
+                                     const View& log_sums, const View& q, const View& k, const View& v,
+                                     const AttentionShape& shape) {
+  require(dq.dtype == DType::bf16 && log_sums.dtype == DType::f32, "attention on a GPU computes in bf16 with f32 sums");
+  if (q.size() == 0 && k.size() == 0) {
+    return;
+  }
+  BackwardArguments arguments{.shape = attention_arguments(shape, q, k),
+                              .dq = Matrix(dq),
+                              .dk = Matrix(dk),
+                              .dv = Matrix(dv),
+                              .dout = Matrix(dout),
+                              .out = Matrix(out),
+                              .q = Matrix(q),
+                              .k = Matrix(k),
+                              .v = Matrix(v),
+                              .log_sums = data<float>(log_sums),
+                              .log_sums_stride = log_sums.stride};
+  for (const View* view : {&dq, &dk, &dv, &dout, &out, &q, &k, &v}) {
+    arguments.shape.vectors &= vectors_of_8(*view);
+  }
+  const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * shape.heads);
+  for_width(arguments.shape.width, arguments.shape.dropout.on(), [&]<int kWidth, bool kDropout>() {
+    const auto kernel = attention_backward_kernel<kWidth, kDropout>;
+    constexpr int kBytes = sizeof(Shared<kWidth>);
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention_backward");
+    kernel<<<blocks, kThreads, kBytes, stream_>>>(arguments);
+  });
+  check_launch("attention_backward");
+}
+
+}  // namespace tandem

@@ -1,0 +1,212 @@
+// Attention of one query a row over cached keys and values. A warp computes one head of one row: each key's columns are
+// shared by a group of lanes, eight columns a lane, and the groups take the keys in turn, each with a maximum and a sum
+// of its own; at the end the groups are brought together.
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device.cuh"
+
+namespace tandem {
+
+namespace {
+
+using cuda::Bf16;
+using cuda::Bf16x8;
+using cuda::kWarp;
+
+constexpr int kThreads = 128;
+
+struct CachedArguments {
+  Bf16* out;
+  const Bf16 *q, *keys, *values;
+  int64_t out_stride, q_stride, keys_stride, values_stride;
+  const int32_t *length, *first, *index;  // first and index may be null
+  int64_t index_stride;
+  int64_t rows;
+  int heads, width;
+  float scale_log2;  // log2(e) / sqrt(width)
+};
+
+// What a group of lanes has added up: exponentials are 2^(score - most).
+struct Running {
+  float most = -INFINITY, total = 0;
+  float sums[8] = {};
+
+  // From now on exponentials are relative to `more`, which is at least `most`. Where both are -infinity there is
+  // nothing to scale.
+  __device__ void raise(float more) {
+    const float shrink = most == more ? 1.0F : exp2f(most - more);
+    most = more;
+    total *= shrink;
+#pragma unroll
+    for (float& sum : sums) {
+      sum *= shrink;
+    }
+  }
+};
+
+// Sum over the kLanes lanes of a group.
+template <int kLanes>
+__device__ float sum_of_group(float value) {
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    value += __shfl_xor_sync(0xFFFFFFFF, value, distance);
+  }
+  return value;
+}
+
+// Eight columns of a head; zeros where the row is not present or has no such columns.
+template <bool kVector>
+__device__ Bf16x8 load(const Bf16* row, int column, int width, bool present) {
+  Bf16x8 result = {};
+  if constexpr (kVector) {
+    if (present && column < width) {
+      result = *reinterpret_cast<const Bf16x8*>(row + column);
+    }
+  } else {
+    float values[8];
+    cuda::load8<false>(values, row, column, present ? width : 0);
+    result = Bf16x8::pack(values);
+  }
+  return result;
+}
+
+// kAtOnce keys of a group: begin, begin + kGroups, ... as far as they are before `length`.
+template <int kLanes, int kAtOnce, bool kVector>
+__device__ void attend(Running& running, const float (&query)[8], const CachedArguments& a, int64_t row, int begin,
+                       int length, int64_t head_column) {
+  constexpr int kGroups = kWarp / kLanes;
+  const int column = threadIdx.x % kLanes * 8;
+  Bf16x8 keys[kAtOnce], values[kAtOnce];
+#pragma unroll
+  for (int i = 0; i < kAtOnce; ++i) {
+    const int key = begin + i * kGroups;
+    const bool present = key < length;
+    int64_t at = 0;
+    if (present) {
+      at = a.index != nullptr ? a.index[row * a.index_stride + key] : (a.first != nullptr ? a.first[row] : 0) + key;
+    }
+    keys[i] = load<kVector>(a.keys + at * a.keys_stride + head_column, column, a.width, present);
+    values[i] = load<kVector>(a.values + at * a.values_stride + head_column, column, a.width, present);
+  }
+  float scores[kAtOnce];
+  float most = running.most;
+#pragma unroll
+  for (int i = 0; i < kAtOnce; ++i) {
+    float key[8], dot = 0;
+    keys[i].unpack(key);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      dot = fmaf(query[j], key[j], dot);
+    }
+    dot = sum_of_group<kLanes>(dot);
+    scores[i] = begin + i * kGroups < length ? dot : -INFINITY;
+    most = fmaxf(most, scores[i]);
+  }
+  running.raise(most);
+#pragma unroll
+  for (int i = 0; i < kAtOnce; ++i) {
+    const float weight = begin + i * kGroups < length ? exp2f(scores[i] - most) : 0.0F;
+    running.total += weight;
+    float value[8];
+    values[i].unpack(value);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      running.sums[j] = fmaf(weight, value[j], running.sums[j]);
+    }
+  }
+}
+
+template <int kWidth, bool kVector>
+__global__ void __launch_bounds__(kThreads) attention_cached_kernel(const CachedArguments a) {
+  constexpr int kLanes = kWidth / 8;
+  constexpr int kGroups = kWarp / kLanes;
+  constexpr int kAtOnce = 4;
+  const int64_t piece = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / kWarp;
+  const int64_t row = piece / a.heads;
+  if (row >= a.rows) {
+    return;
+  }
+  const int64_t head_column = piece % a.heads * a.width;
+  const int lane = threadIdx.x % kWarp;
+  const int column = lane % kLanes * 8;
+  const int length = a.length[row];
+  float query[8];
+  load<kVector>(a.q + row * a.q_stride + head_column, column, a.width, true).unpack(query);
+#pragma unroll
+  for (float& value : query) {
+    value *= a.scale_log2;
+  }
+  Running running;
+  for (int begin = 0; begin < length; begin += kAtOnce * kGroups) {
+    attend<kLanes, kAtOnce, kVector>(running, query, a, row, begin + lane / kLanes, length, head_column);
+  }
+  float most = running.most;
+#pragma unroll
+  for (int distance = kLanes; distance < kWarp; distance *= 2) {
+    most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, distance));
+  }
+  running.raise(most);
+#pragma unroll
+  for (int distance = kLanes; distance < kWarp; distance *= 2) {
+    running.total += __shfl_xor_sync(0xFFFFFFFF, running.total, distance);
+#pragma unroll
+    for (float& sum : running.sums) {
+      sum += __shfl_xor_sync(0xFFFFFFFF, sum, distance);
+    }
+  }
+  if (lane < kLanes && column < a.width) {
+    const float factor = length > 0 ? 1.0F / running.total : 0.0F;
+#pragma unroll
+    for (float& sum : running.sums) {
+      sum *= factor;
+    }
+    cuda::store8<kVector>(a.out + row * a.out_stride + head_column, column, a.width, running.sums);
+  }
+}
+
+}  // namespace
+
+void CudaBackend::attention_cached(const View& out, const View& q, const CachedKeys& cache, int heads) {
+  require(out.dtype == DType::bf16 && q.dtype == DType::bf16 && cache.keys.dtype == DType::bf16,
+          "attention on a GPU computes in bf16");
+  const int64_t width = q.cols / heads;
+  require(width >= 1 && width <= 128, "attention on a GPU takes heads of 1 to 128 columns, not of {}", width);
+  if (q.size() == 0) {
+    return;
+  }
+  const CachedArguments arguments{
+      .out = cuda::data<Bf16>(out),
+      .q = cuda::data<Bf16>(q),
+      .keys = cuda::data<Bf16>(cache.keys),
+      .values = cuda::data<Bf16>(cache.values),
+      .out_stride = out.stride,
+      .q_stride = q.stride,
+      .keys_stride = cache.keys.stride,
+      .values_stride = cache.values.stride,
+      .length = cuda::data<int32_t>(cache.length),
+      .first = cuda::data<int32_t>(cache.first),
+      .index = cuda::data<int32_t>(cache.index),
+      .index_stride = cache.index.stride,
+      .rows = q.rows,
+      .heads = heads,
+      .width = static_cast<int>(width),
+      .scale_log2 = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(width)))};
+  const bool vectors = width % 8 == 0 && cuda::vectors_of_8(out) && cuda::vectors_of_8(q) &&
+                       cuda::vectors_of_8(cache.keys) && cuda::vectors_of_8(cache.values);
+  const auto blocks = static_cast<unsigned>(cuda::divide_up(q.rows * heads * kWarp, kThreads));
+  const auto launch = [&]<int kWidth>() {
+    const auto kernel = vectors ? attention_cached_kernel<kWidth, true> : attention_cached_kernel<kWidth, false>;
+    kernel<<<blocks, kThreads, 0, stream_>>>(arguments);
+  };
+  if (width <= 16) {
+    launch.operator()<16>();
+  } else if (width <= 32) {
+    launch.operator()<32>();
+  } else if (width <= 64) {
+    launch.operator()<64>();
+  } else {
+    launch.operator()<128>();
+  }
+  check_launch("attention_cached");
+}
+
+}  // namespace tandem
