@@ -1,8 +1,5 @@
-// What attention's forward and backward share: where a block's sentence lies, tiles in shared memory, products of
-// 16-row fragments on tensor cores (mma.m16n8k16: bf16 in, f32 sums).
-//
-// Fragments: lane = 4 g + t. Of a 16 x 8 block of sums, a lane holds (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t +
-// 1).
+// What attention's forward and backward share: where a block's sentence lies, tiles in shared memory, products of 16
+// rows a warp.
 //
 // Keys lie permuted in shared memory: of 32 keys, key 8 t + 2 j + e is row 8 j + 2 t + e. So lane t of a quad holds, in
 // the columns 2t, 2t + 1 of four neighbouring blocks j of scores, the eight keys 8 t .. 8 t + 7: one group of dropout
@@ -12,6 +9,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/dropout.cuh"
+#include "backend/cuda/mma.cuh"
 
 namespace tandem::cuda {
 
@@ -130,10 +128,6 @@ __device__ Sentence find_sentence(const AttentionArguments& a, int slot) {
 template <int kWidth>
 constexpr int kPitch = kWidth + 8;
 
-__device__ inline uint32_t shared_address(const Bf16* at) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
-}
-
 // 16 bytes to shared memory, zeros where !present; done after a wait.
 __device__ inline void copy_async(Bf16* to, const Bf16* from, bool present) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
@@ -183,38 +177,6 @@ __device__ void load_tile(Bf16* tile, const Bf16* from, int64_t stride, int coun
 
 // ---- products
 
-struct Fragment {
-  uint32_t r[4];
-};
-
-// Four 8 x 8 blocks; lane 8 i + j gives the address of row j of block i. Lane 4 g + t receives columns 2t, 2t + 1 of
-// row g of each, transposed: rows 2t, 2t + 1 of column g.
-__device__ inline Fragment load_fragment(const Bf16* at) {
-  Fragment f;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
-               : "r"(shared_address(at))
-               : "memory");
-  return f;
-}
-__device__ inline Fragment load_fragment_transposed(const Bf16* at) {
-  Fragment f;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
-               : "r"(shared_address(at))
-               : "memory");
-  return f;
-}
-
-// sums [16, 8] += a [16, 16] b [16, 8], b in two halves of its rows.
-__device__ inline void multiply(float (&sums)[4], const Fragment& a, uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1));
-}
-
 // scores [16, 32] += rows [16, kWidth] columns', for 32 rows of a tile of keys or values.
 template <int kWidth>
 __device__ void multiply_by_keys(float (&scores)[4][4], const Bf16* rows, const Bf16* columns) {
@@ -244,17 +206,6 @@ __device__ void multiply_by_rows(float (&sums)[kWidth / 8][4], const Fragment& l
     multiply(sums[2 * n], left, f.r[0], f.r[1]);
     multiply(sums[2 * n + 1], left, f.r[2], f.r[3]);
   }
-}
-
-__device__ inline uint32_t pack(float low, float high) {
-  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&both);
-}
-
-__device__ inline float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 
 __device__ inline float sum_of_quad(float x) {

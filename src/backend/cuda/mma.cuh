@@ -1,0 +1,58 @@
+// Tensor cores: fragments in registers and their products (mma.m16n8k16: bf16 in, f32 sums).
+//
+// Lane 4 g + t of a warp holds, of a 16 x 8 block of sums, the elements (g, 2t), (g, 2t + 1), (g + 8, 2t) and
+// (g + 8, 2t + 1).
+#pragma once
+
+#include "backend/cuda/device.cuh"
+
+namespace tandem::cuda {
+
+__device__ inline uint32_t shared_address(const Bf16* at) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+}
+
+struct Fragment {
+  uint32_t r[4];
+};
+
+// Four 8 x 8 blocks; lane 8 i + j gives the address of row j of block i. Lane 4 g + t receives columns 2t, 2t + 1 of
+// row g of each, transposed: rows 2t, 2t + 1 of column g.
+__device__ inline Fragment load_fragment(const Bf16* at) {
+  Fragment f;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
+               : "r"(shared_address(at))
+               : "memory");
+  return f;
+}
+__device__ inline Fragment load_fragment_transposed(const Bf16* at) {
+  Fragment f;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
+               : "r"(shared_address(at))
+               : "memory");
+  return f;
+}
+
+// sums [16, 8] += a [16, 16] b [16, 8], b in two halves of its rows.
+__device__ inline void multiply(float (&sums)[4], const Fragment& a, uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1));
+}
+
+__device__ inline uint32_t pack(float low, float high) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&both);
+}
+
+__device__ inline float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+}  // namespace tandem::cuda
