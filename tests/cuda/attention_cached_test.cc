@@ -1,0 +1,63 @@
+#include "cuda/device.h"
+
+namespace tandem {
+namespace {
+
+using testing::Lab;
+using testing::Results;
+using testing::Room;
+
+class CudaAttentionCached : public testing::CudaTest {};
+
+struct Case {
+  int64_t rows;
+  int heads;
+  int64_t width;
+  bool indexed;
+  int32_t longest;
+  int64_t margin = 0;
+};
+
+constexpr int64_t kCached = 700;
+
+// Row r sees up to `longest` cached rows, some rows none, scattered (index) or one after the other (first).
+Results run(Lab& lab, const Case& c) {
+  std::vector<int32_t> length, first, index;
+  PhiloxStream random(8, 8);
+  for (int64_t r = 0; r < c.rows; ++r) {
+    length.push_back(static_cast<int32_t>(r == 3 ? 0 : r == 4 ? c.longest : 1 + r * 13 % c.longest));
+    first.push_back(static_cast<int32_t>(random.below(static_cast<uint64_t>(kCached - c.longest))));
+    for (int32_t i = 0; i < c.longest; ++i) {
+      index.push_back(static_cast<int32_t>(random.below(kCached)));
+    }
+  }
+  const int64_t cols = c.heads * c.width;
+  const Room out = lab.poisoned(c.rows, cols);
+  const CachedKeys cache{lab.random(kCached, cols, 2, 1, c.margin), lab.random(kCached, cols, 3, 1, c.margin),
+                         lab.put(length), c.indexed ? View{} : lab.put(first),
+                         c.indexed ? lab.put(index, c.rows, c.longest) : View{}};
+  lab.backend().attention_cached(out, lab.random(c.rows, cols, 1, 2, c.margin), cache, c.heads);
+  Results results;
+  lab.append(results, out);
+  return results;
+}
+
+TEST_F(CudaAttentionCached, EqualsTheCpu) {
+  for (const int64_t width : {8, 24, 32, 64, 128}) {
+    for (const int64_t rows : {0, 1, 33, 300}) {
+      for (const bool indexed : {false, true}) {
+        for (const int32_t longest : {1, 31, 70, 300}) {
+          for (const int64_t margin : {int64_t{0}, int64_t{64}}) {
+            const Case c{rows, 4, width, indexed, longest, margin};
+            expect_twins(
+                [&](Lab& lab) { return run(lab, c); }, {.absolute = 4e-3, .exact_zeros = true},
+                fmt::format("rows {} width {} index {} longest {} margin {}", rows, width, indexed, longest, margin));
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,183 @@
+#include <algorithm>
+
+#include "cuda/device.h"
+
+namespace tandem {
+namespace {
+
+using testing::Lab;
+using testing::Results;
+using testing::Room;
+
+class CudaAttention : public testing::CudaTest {};
+
+const StepState kState{.seed = 31, .step = 8, .first_source = 3, .first_target = 40};
+
+using Lengths = std::vector<int32_t>;
+
+struct Case {
+  Lengths queries, keys;
+  int heads = 2;
+  int64_t width = 64;  // of a head
+  bool causal = false;
+  float rate = 0;
+  int64_t spare = 0;    // rows past the last sentence
+  int64_t longest = 0;  // the limit that the backend is told, where it is more than the longest sentence
+};
+
+const Lengths kAll = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 256, 300};
+const Lengths kReversed(kAll.rbegin(), kAll.rend());
+
+std::string describe(const Case& c) {
+  return fmt::format("{} sentences, heads {} width {} causal {} rate {} spare {} longest {}", c.queries.size(), c.heads,
+                     c.width, c.causal, c.rate, c.spare, c.longest);
+}
+
+Lengths starts_of(const Lengths& lengths) {
+  Lengths starts = {0};
+  for (const int32_t length : lengths) {
+    starts.push_back(starts.back() + length);
+  }
+  return starts;
+}
+
+// Forward and backward over matrices whose q, k and v are columns of wider ones, as the model has them.
+struct Attention {
+  Lab& lab;
+  const Case& c;
+  Lengths query_starts = starts_of(c.queries), key_starts = starts_of(c.keys);
+  int64_t query_rows = query_starts.back() + c.spare, key_rows = key_starts.back() + c.spare, cols = c.heads * c.width;
+  Room q = lab.random(query_rows, cols, 1, 2, cols), k = lab.random(key_rows, cols, 2, 1, cols),
+       v = lab.random(key_rows, cols, 4, 1, cols), dout = lab.random(query_rows, cols, 3);
+  Room out = lab.poisoned(query_rows, cols), log_sums = lab.poisoned<float>(c.heads, query_rows);
+  Room dq = lab.poisoned(query_rows, cols, cols), dk = lab.poisoned(key_rows, cols, cols),
+       dv = lab.poisoned(key_rows, cols, cols);
+  AttentionShape shape{c.heads,
+                       c.causal,
+                       lab.put(query_starts),
+                       lab.put(key_starts),
+                       std::max<int64_t>(c.longest, *std::max_element(c.queries.begin(), c.queries.end())),
+                       std::max<int64_t>(c.longest, *std::max_element(c.keys.begin(), c.keys.end())),
+                       {c.rate, 20, Side::target, lab.put_struct(kState)}};
+
+  void forward() { lab.backend().attention(out, log_sums, q, k, v, shape); }
+  void backward() { lab.backend().attention_backward(dq, dk, dv, dout, out, log_sums, q, k, v, shape); }
+};
+
+Results forward(Lab& lab, const Case& c) {
+  Attention attention{lab, c};
+  attention.forward();
+  Results results;
+  lab.append(results, attention.out);
+  lab.append(results, attention.log_sums);
+  return results;
+}
+
+Results backward(Lab& lab, const Case& c) {
+  Attention attention{lab, c};
+  attention.forward();
+  attention.backward();
+  Results results;
+  lab.append(results, attention.dq);
+  lab.append(results, attention.dk);
+  lab.append(results, attention.dv);
+  return results;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const int64_t width : {8, 24, 32, 64, 128}) {
+    for (const float rate : {0.0F, 0.1F}) {
+      all.push_back({kAll, kAll, 2, width, true, rate});
+      all.push_back({kAll, kAll, 2, width, false, rate, 5});
+      all.push_back({kAll, kReversed, 2, width, false, rate});
+    }
+  }
+  for (const int32_t length : kAll) {  // one sentence
+    all.push_back({{length}, {length}, 1, 64, true, 0.1F});
+    all.push_back({{length}, {33}, 2, 32, false, 0.1F, 3});
+    all.push_back({{17}, {length}, 2, 64, false, 0.1F});
+  }
+  // Many short sentences; capacity for more sentences, rows and length than there are.
+  all.push_back({Lengths(700, 1), Lengths(700, 2), 2, 32, false, 0.1F});
+  all.push_back({Lengths(700, 3), Lengths(700, 3), 2, 64, true, 0.1F});
+  all.push_back({{20, 64, 3, 0, 0, 0}, {20, 64, 3, 0, 0, 0}, 8, 64, true, 0.1F, 70, 256});
+  all.push_back({{20, 64, 3, 0, 0, 0}, {7, 100, 65, 0, 0, 0}, 8, 64, false, 0.1F, 200, 256});
+  return all;
+}
+
+TEST_F(CudaAttention, Forward) {
+  for (const Case& c : cases()) {
+    expect_twins([&](Lab& lab) { return forward(lab, c); }, {.absolute = 8e-3, .exact_zeros = true}, describe(c));
+  }
+}
+
+TEST_F(CudaAttention, Backward) {
+  for (const Case& c : cases()) {
+    expect_twins([&](Lab& lab) { return backward(lab, c); }, {.absolute = 2.5e-2, .relative = 1.0 / 64}, describe(c));
+  }
+}
+
+// What an op may leave to the backend: no log_sums in decoding and validation.
+TEST_F(CudaAttention, WithoutLogSums) {
+  const Case c{{20, 64, 3}, {20, 64, 3}, 2, 64, true};
+  expect_twins(
+      [&](Lab& lab) {
+        Attention attention{lab, c};
+        lab.backend().attention(attention.out, {}, attention.q, attention.k, attention.v, attention.shape);
+        Results results;
+        lab.append(results, attention.out);
+        return results;
+      },
+      {.absolute = 8e-3}, describe(c));
+}
+
+TEST_F(CudaAttention, RowsPastTheLastSentenceAreZero) {
+  const Case c{{20, 64, 3, 0}, {7, 100, 65, 0}, 2, 64, false, 0.1F, 77, 256};
+  Lab lab(*gpu());
+  Attention attention{lab, c};
+  attention.forward();
+  attention.backward();
+  const auto expect_zeros = [&](const Room& room, int64_t first, int64_t rows) {
+    const std::vector<bf16> values = lab.values<bf16>(room.whole);
+    const int64_t margin = (room.whole.cols - room.inner.cols) / 2;
+    for (int64_t r = first; r < rows; ++r) {
+      for (int64_t i = 0; i < attention.cols; ++i) {
+        ASSERT_EQ(static_cast<float>(values[static_cast<size_t>(r * room.whole.cols + margin + i)]), 0) << r;
+      }
+    }
+  };
+  expect_zeros(attention.out, 87, 87 + 77);
+  expect_zeros(attention.dq, 87, 87 + 77);
+  expect_zeros(attention.dk, 172, 172 + 77);
+  expect_zeros(attention.dv, 172, 172 + 77);
+}
+
+// Values that pick out one key each, so that an output is one weight: 0 exactly where it was dropped.
+TEST_F(CudaAttention, MasksAreThoseOfTheCpu) {
+  for (const int64_t width : {32, 64, 128}) {
+    const auto length = static_cast<int32_t>(width);
+    const Case c{{length, 9, length}, {length, 9, length}, 2, width, false, 0.3F};
+    expect_twins(
+        [&](Lab& lab) {
+          Attention attention{lab, c};
+          testing::Matrix<bf16> unit(attention.key_rows, attention.cols);
+          for (size_t s = 0; s < c.keys.size(); ++s) {
+            for (int32_t i = 0; i < c.keys[s]; ++i) {
+              for (int head = 0; head < c.heads; ++head) {
+                unit.row(attention.key_starts[s] + i)[head * width + i] = bf16(1);
+              }
+            }
+          }
+          const View v = lab.put(unit.data, unit.rows, unit.cols);
+          lab.backend().attention(attention.out, attention.log_sums, attention.q, attention.k, v, attention.shape);
+          Results results;
+          lab.append(results, attention.out);
+          return results;
+        },
+        {.absolute = 1e-4, .relative = 1.0 / 64, .exact_zeros = true}, describe(c));
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,143 @@
+#include "cuda/device.h"
+
+namespace tandem {
+namespace {
+
+using testing::Lab;
+using testing::Results;
+using testing::Room;
+
+class CudaLinear : public testing::CudaTest {};
+
+const StepState kState{.seed = 5, .step = 3, .first_source = 17, .first_target = 40};
+
+struct Case {
+  int64_t rows, in, out;
+  bool bias = false;
+  Activation activation = Activation::none;
+  float rate = 0;
+  int64_t margin = 0;
+  bool accumulate = false;
+  bool gate = false;
+};
+
+std::string describe(const Case& c) {
+  return fmt::format("rows {} in {} out {} bias {} activation {} rate {} margin {} accumulate {} gate {}", c.rows, c.in,
+                     c.out, c.bias, static_cast<int>(c.activation), c.rate, c.margin, c.accumulate, c.gate);
+}
+
+std::vector<Case> cases() {
+  constexpr Activation kAll[] = {Activation::none, Activation::relu, Activation::gelu, Activation::swish};
+  std::vector<Case> all;
+  for (const int64_t rows : {0, 1, 31, 33, 1000}) {
+    for (const auto& [in, out] : {std::pair<int64_t, int64_t>{32, 32}, {64, 96}, {512, 128}, {33, 40}, {96, 33}}) {
+      all.push_back({.rows = rows, .in = in, .out = out});
+      all.push_back({.rows = rows, .in = in, .out = out, .bias = true, .activation = Activation::relu, .rate = 0.1F});
+    }
+  }
+  for (const Activation activation : kAll) {
+    for (const int64_t out : {256, 104, 37}) {
+      for (const bool bias : {false, true}) {
+        for (const float rate : {0.0F, 0.3F}) {
+          for (const int64_t margin : {0, 3, 8}) {
+            all.push_back({129, 64, out, bias, activation, rate, margin});
+          }
+          if (activation == Activation::relu) {
+            all.push_back({129, 64, out, bias, activation, rate, 0, false, true});
+          }
+        }
+      }
+    }
+  }
+  all.push_back({.rows = 129, .in = 64, .out = 96, .accumulate = true});
+  all.push_back({.rows = 33, .in = 40, .out = 1000, .margin = 8, .accumulate = true});
+  all.push_back({.rows = 300, .in = 1000, .out = 1024});
+  all.push_back({.rows = 64, .in = 64, .out = 8200, .bias = true});
+  return all;
+}
+
+Room gate_of(Lab& lab, const Case& c, int64_t cols) {
+  const View gate = lab.poisoned_ints(c.rows, (cols + 31) / 32);
+  return {gate, gate};
+}
+
+Results forward(Lab& lab, const Case& c) {
+  const Room y = lab.poisoned(c.rows, c.out, c.margin), pre = lab.poisoned(c.rows, c.out, c.margin);
+  const bool curved = c.activation == Activation::gelu || c.activation == Activation::swish;
+  Epilogue epilogue;
+  epilogue.bias = c.bias ? lab.random(1, c.out, 3).inner : View{};
+  epilogue.activation = c.activation;
+  epilogue.pre = curved ? pre.inner : View{};
+  epilogue.dropout = {c.rate, 9, Side::target, lab.put_struct(kState)};
+  epilogue.gate = c.gate ? gate_of(lab, c, c.out).inner : View{};
+  lab.backend().linear(y, lab.random(c.rows, c.in, 1, 1, c.margin), lab.random(c.out, c.in, 2), epilogue);
+  Results results;
+  lab.append(results, y);
+  if (curved) {
+    lab.append(results, pre);
+  }
+  return results;
+}
+
+// h = dropout(activation(x w1' + bias)) and the gradient of its argument, given that of h w2'.
+Results backward_input(Lab& lab, const Case& c) {
+  constexpr int64_t kOut = 48;
+  const Dropout dropout{c.rate, 9, Side::target, lab.put_struct(kState)};
+  const Room h = lab.poisoned(c.rows, c.out, c.margin), pre = lab.poisoned(c.rows, c.out, c.margin);
+  const View gate = c.gate ? gate_of(lab, c, c.out).inner : View{};
+  const bool curved = c.activation == Activation::gelu || c.activation == Activation::swish;
+  BackwardEpilogue epilogue;
+  if (c.activation != Activation::none) {
+    Epilogue before;
+    before.activation = c.activation;
+    before.pre = curved ? pre.inner : View{};
+    before.dropout = dropout;
+    before.gate = gate;
+    lab.backend().linear(h, lab.random(c.rows, c.in, 1), lab.random(c.out, c.in, 2), before);
+    epilogue.saved = curved ? pre : h;
+  }
+  epilogue.activation = c.activation;
+  epilogue.dropout = c.accumulate ? Dropout{} : dropout;
+  epilogue.gate = gate;
+  const Room dx = c.accumulate ? lab.random(c.rows, c.out, 6, 1, c.margin) : lab.poisoned(c.rows, c.out, c.margin);
+  lab.backend().linear_backward_input(dx, lab.random(c.rows, kOut, 5, 1, c.margin), lab.random(kOut, c.out, 7),
+                                      epilogue, c.accumulate);
+  Results results;
+  lab.append(results, dx);
+  return results;
+}
+
+Results backward_weight(Lab& lab, const Case& c) {
+  const Room dw = lab.random<float>(c.out, c.in, 8), dbias = lab.random<float>(1, c.out, 9);
+  lab.backend().linear_backward_weight(dw, c.bias ? dbias.inner : View{}, lab.random(c.rows, c.out, 5, 1, c.margin),
+                                       lab.random(c.rows, c.in, 1, 1, c.margin));
+  Results results;
+  lab.append(results, dw);
+  lab.append(results, dbias);
+  return results;
+}
+
+// A sum near 0 may fall on either side of relu's corner, which the absolute tolerance covers; dropped is dropped.
+TEST_F(CudaLinear, Forward) {
+  for (const Case& c : cases()) {
+    const bool zeros = c.activation != Activation::relu;
+    expect_twins([&](Lab& lab) { return forward(lab, c); }, {.absolute = 2e-3, .exact_zeros = zeros}, describe(c));
+  }
+}
+
+TEST_F(CudaLinear, BackwardInput) {
+  for (const Case& c : cases()) {
+    expect_twins([&](Lab& lab) { return backward_input(lab, c); },
+                 {.absolute = 2e-2, .relative = 1.0 / 64, .exact_zeros = c.rate > 0}, describe(c));
+  }
+}
+
+// Sums are made in f32 and not rounded.
+TEST_F(CudaLinear, BackwardWeight) {
+  for (const Case& c : cases()) {
+    expect_twins([&](Lab& lab) { return backward_weight(lab, c); }, {.absolute = 1e-3, .relative = 1e-4}, describe(c));
+  }
+}
+
+}  // namespace
+}  // namespace tandem

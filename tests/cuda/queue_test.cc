@@ -1,0 +1,139 @@
+#include <algorithm>
+
+#include "cuda/device.h"
+
+namespace tandem {
+namespace {
+
+using testing::Lab;
+using testing::Results;
+using testing::Room;
+
+class CudaQueue : public testing::CudaTest {};
+
+// A small step: product, norm, loss and their backward, optimizer. All that changes from step to step is in `state`.
+struct Step {
+  static constexpr int64_t kRows = 200, kCols = 128, kPieces = 1024, kCount = kPieces * kCols;
+
+  Lab& lab;
+  StepState* state = lab.put_struct(StepState{});
+  UpdateState* update = lab.put_struct(UpdateState{});
+  LossTotals* totals = lab.put_struct(LossTotals{});
+  Room x = lab.random(kRows, kCols, 1), hidden = lab.poisoned(kRows, kCols), normed = lab.poisoned(kRows, kCols),
+       logits = lab.poisoned(kRows, kPieces), dnormed = lab.poisoned(kRows, kCols), dx = lab.poisoned(kRows, kCols);
+  Room statistics = lab.poisoned<float>(kRows, 2), gamma = lab.random<float>(1, kCols, 2),
+       beta = lab.random<float>(1, kCols, 3), dgamma = lab.put_zeros<float>(1, kCols),
+       dbeta = lab.put_zeros<float>(1, kCols);
+  Room masters = lab.random<float>(kPieces, kCols, 4), m = lab.put_zeros<float>(kPieces, kCols),
+       v = lab.put_zeros<float>(kPieces, kCols), gradients = lab.put_zeros<float>(kPieces, kCols),
+       weights = lab.random(kPieces, kCols, 4), w = lab.random(kCols, kCols, 5);
+  View labels = lab.put(std::vector<int32_t>(kRows, 17));
+
+  View flat(const Room& room) { return room.inner.reshape(1, kCount); }
+
+  void give() {
+    Backend& backend = lab.backend();
+    const Dropout dropout{0.1F, 3, Side::target, state};
+    backend.fill_zero(gradients);
+    Epilogue epilogue;
+    epilogue.activation = Activation::relu;
+    epilogue.dropout = dropout;
+    backend.linear(hidden, x, w, epilogue);
+    backend.residual_norm(hidden, normed, statistics, hidden, x, gamma, beta, dropout);
+    backend.linear(logits, normed, weights, {});
+    backend.cross_entropy(totals, logits, labels, 0.1F, state);
+    backend.linear_backward_weight(gradients, {}, logits, normed);
+    backend.linear_backward_input(dnormed, logits, weights, {}, false);
+    backend.residual_norm_backward(dx, {}, dgamma, dbeta, dnormed, {}, hidden, statistics, gamma, dropout);
+    backend.gradient_norm(update, flat(gradients), {.adam = {}, .max_norm = 1});
+    backend.adam(flat(masters), flat(m), flat(v), flat(weights), flat(gradients), {}, state, update);
+  }
+
+  Results results() {
+    const LossTotals sums = lab.get(totals);
+    Results all = {sums.smoothed,        sums.nll,
+                   sums.correct,         sums.tokens,
+                   lab.get(update).norm, static_cast<double>(lab.get(update).updates)};
+    for (const Room* room : {&logits, &dx, &dgamma, &dbeta, &masters, &v, &weights}) {
+      lab.append(all, *room);
+    }
+    return all;
+  }
+};
+
+TEST_F(CudaQueue, ARecordedStepGivesTheBitsOfThePlainCalls) {
+  Lab plain_lab(*gpu()), recorded_lab(*gpu());
+  Step plain{plain_lab}, recorded{recorded_lab};
+  const auto recording = gpu()->record([&] { recorded.give(); });
+  for (uint32_t step = 0; step < 3; ++step) {
+    const StepState state{.seed = 9,
+                          .step = step,
+                          .first_target = 100 * step,
+                          .loss_scale = 0.01F,
+                          .learning_rate = 0.001F * static_cast<float>(step + 1)};
+    plain_lab.change(plain.state, state);
+    recorded_lab.change(recorded.state, state);
+    plain.give();
+    recording->run();
+    gpu()->wait();
+    const Results expected = plain.results(), actual = recorded.results();
+    ASSERT_EQ(actual.size(), expected.size());
+    EXPECT_EQ(std::memcmp(actual.data(), expected.data(), actual.size() * sizeof(double)), 0) << "step " << step;
+  }
+}
+
+TEST_F(CudaQueue, TheStepIsThatOfTheCpu) {
+  expect_twins(
+      [](Lab& lab) {
+        Step step{lab};
+        lab.change(step.state, StepState{.seed = 9, .loss_scale = 0.01F, .learning_rate = 0.001F});
+        step.give();
+        const LossTotals sums = lab.get(step.totals);
+        return Results{sums.smoothed, sums.nll, sums.tokens, lab.get(step.update).norm};
+      },
+      {.absolute = 0, .relative = 1e-2}, "a small step");
+}
+
+TEST_F(CudaQueue, AFailureInARecordingLeavesTheBackendUsable) {
+  EXPECT_THROW(gpu()->record([] { fail("no"); }), Error);
+  Lab lab(*gpu());
+  const Room room = lab.poisoned(3, 5);
+  lab.backend().fill_zero(room);
+  EXPECT_EQ(static_cast<float>(lab.values<bf16>(room)[7]), 0);
+}
+
+// Blocks arrive in order, each before the work that is given after it, whatever is still going on.
+TEST_F(CudaQueue, FeedAndOutbox) {
+  constexpr int64_t kCount = 50000;
+  constexpr size_t kBytes = kCount * sizeof(float);
+  const auto feed = gpu()->make_feed(kBytes);
+  const auto outbox = gpu()->make_outbox(kBytes);
+  const auto floats = [](void* block) { return make_view(block, DType::f32, 1, kCount, Memory::device); };
+  const auto work = gpu()->record([&] { gpu()->copy(floats(outbox->block()), floats(feed->block())); });
+  std::vector<float> result(kCount);
+  int taken = 0;
+  const auto take = [&] {
+    outbox->take(result.data());
+    ASSERT_EQ(result.front(), static_cast<float>(taken));
+    ASSERT_EQ(result.back(), static_cast<float>(taken));
+    ++taken;
+  };
+  for (int i = 0; i < 50; ++i) {
+    const std::span<std::byte> next = feed->next();
+    ASSERT_EQ(next.size(), kBytes);
+    std::fill_n(reinterpret_cast<float*>(next.data()), kCount, static_cast<float>(i));
+    feed->send();
+    work->run();
+    outbox->post();
+    if (outbox->waiting() > 3) {
+      take();
+    }
+  }
+  while (outbox->waiting() > 0) {
+    take();
+  }
+  EXPECT_EQ(taken, 50);
+}
+
+}  // namespace
+}  // namespace tandem
