@@ -4,13 +4,14 @@
 #   make test     build and run every test that a CPU can run
 #   make soak     every bar at its full count, and the tests under sanitizers: hours
 #   make bench    measure: matrix products, training step, comparison with PyTorch, preparation
+#   make bundle   build/tandem.tar.gz: the binary and every library it needs; bundle-slim leaves out NVIDIA's
 #   make format   format the sources; say what clang-tidy finds
 
 SHELL := /bin/bash
 BUILD := build/release
 TANDEM := $(BUILD)/bin/tandem
 
-.PHONY: build demo test soak sanitize bench format clean
+.PHONY: build demo test soak sanitize bench bundle bundle-slim format clean
 
 build:
 	@tools/install-packages build
@@ -42,6 +43,12 @@ bench:
 	@cmake --preset release -DTANDEM_BENCH=ON
 	@cmake --build $(BUILD)
 	@bench/run $(BUILD)
+
+bundle: build
+	@tools/bundle $(TANDEM) build/tandem.tar.gz
+
+bundle-slim: build
+	@tools/bundle $(TANDEM) build/tandem-slim.tar.gz --slim
 
 format:
 	@tools/install-packages format

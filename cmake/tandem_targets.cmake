@@ -28,9 +28,9 @@ function(tandem_library name)
   endif()
 endfunction()
 
-# tandem_test(folder LIBS ...): tests/<folder>/*.cc as one program, each test known to ctest by name.
+# tandem_test(folder LIBS ... [LABEL label]): tests/<folder>/*.cc as one program, each test known to ctest by name.
 function(tandem_test folder)
-  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL" "LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
   if(sources)
     add_executable(test_${folder} ${sources})
@@ -39,6 +39,6 @@ function(tandem_test folder)
     target_compile_options(test_${folder} PRIVATE -O1)  # the tests' own code; -O3 doubles the time to build them
     target_compile_definitions(test_${folder} PRIVATE
       TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TANDEM_BINARY="$<TARGET_FILE:tandem>")
-    gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}. DISCOVERY_TIMEOUT 60)
+    gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}. DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABEL}")
   endif()
 endfunction()

@@ -13,5 +13,6 @@ void add_translate(Program& program);
 void add_evaluate(Program& program);
 void add_inspect(Program& program);
 void add_average(Program& program);
+void add_bench(Program& program);
 
 }  // namespace tandem::cli

@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   add_score(program);
   add_inspect(program);
   add_average(program);
+  add_bench(program);
   try {
     return program.run(argc, argv);
   } catch (const tandem::Interrupted& interrupted) {

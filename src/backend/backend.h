@@ -61,7 +61,8 @@ struct BackwardEpilogue {
   Activation activation = Activation::none;
   View saved;  // relu: x itself (after dropout), which is 0 exactly where no gradient flows; gelu, swish: its `pre`
   Dropout dropout = {};
-  View gate = {};  // the forward's
+  View gate = {};         // the forward's
+  View column_sums = {};  // M [1, in] or empty: += the sums of dx over its rows, the gradient of a bias before x
 };
 
 // Sentence i owns the rows starts[i] to starts[i + 1] of its side.
@@ -152,6 +153,12 @@ class Backend {
   virtual std::unique_ptr<Recording> record(std::function<void()> body) = 0;
   virtual std::unique_ptr<Feed> make_feed(size_t bytes) = 0;
   virtual std::unique_ptr<Outbox> make_outbox(size_t bytes) = 0;
+
+  // ---- choice among algorithms, where there is one (matrix products on a GPU). While tuning, the first call of each
+  // shape times what there is and keeps the fastest. The choices as text: one line a shape, empty on a CPU.
+  virtual void set_tuning(bool /*on*/) {}
+  virtual std::string algorithms() const { return {}; }
+  virtual void use_algorithms(const std::string& /*table*/, const std::string& /*name*/) {}
 
   // ---- memory
   virtual Buffer allocate(size_t bytes) = 0;                  // uninitialised

@@ -39,8 +39,9 @@ void FeedForward::backward(const Context& context, const Saved& saved, const Vie
                      {.activation = activation,
                       .saved = saved.pre.empty() ? saved.hidden : saved.pre,
                       .dropout = saved.dropout,
-                      .gate = saved.gate});
-  in.backward_weight(context, dhidden, saved.input);
+                      .gate = saved.gate,
+       .column_sums = in.bias_gradient(context)});
+  in.backward_weight(context, dhidden, saved.input, false);
   in.backward_input(context, dinput, dhidden, {}, accumulate);
 }
 

@@ -51,11 +51,11 @@ void Linear::backward_input(const Context& context, const View& dx, const View& 
   context.backend.linear_backward_input(dx, dy, w, epilogue, accumulate);
 }
 
-void Linear::backward_weight(const Context& context, const View& dy, const View& x) const {
+void Linear::backward_weight(const Context& context, const View& dy, const View& x, bool with_bias) const {
   const View dw = weight_in(context, context.gradients);
   require_shape(dy, dy.rows, dw.rows, "the output gradient of a matrix product");
   require_shape(x, dy.rows, dw.cols, "the input of a matrix product");
-  context.backend.linear_backward_weight(dw, bias_in(context, context.gradients), dy, x);
+  context.backend.linear_backward_weight(dw, with_bias ? bias_gradient(context) : View{}, dy, x);
 }
 
 }  // namespace tandem

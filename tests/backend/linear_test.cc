@@ -242,7 +242,9 @@ TEST(Linear, GradientsAreCentralDifferences) {
       loss();
       const View saved = activation == Activation::relu ? h.view() : pre.view();
       backend->linear_backward_weight(dw2.view(), optional(db2), dy.view(), h.view());
-      backend->linear_backward_input(dpre.view(), dy.view(), w2.view(), {activation, saved, dropout}, false);
+      Matrix<double> sums(1, kHidden);
+      backend->linear_backward_input(dpre.view(), dy.view(), w2.view(),
+                                     {activation, saved, dropout, {}, optional(sums)}, false);
       backend->linear_backward_weight(dw1.view(), optional(db1), dpre.view(), x.view());
       backend->linear_backward_input(dx.view(), dpre.view(), w1.view(), {}, false);
       const auto check = [&](Matrix<double>& gradient, Matrix<double>& parameter, const char* name) {
@@ -256,6 +258,7 @@ TEST(Linear, GradientsAreCentralDifferences) {
       check(dw2, w2, "w2");
       if (bias) {
         check(db1, b1, "b1");
+        check(sums, b1, "b1 by column sums");
         check(db2, b2, "b2");
       }
     }

@@ -112,9 +112,14 @@ TEST_F(CudaAttention, Forward) {
   }
 }
 
+// In sentences of more than 64 tokens sum(p dp) is taken from dout and out, which is rounded to bf16; a key's gradient
+// adds that error up over all its queries, here up to 300.
 TEST_F(CudaAttention, Backward) {
   for (const Case& c : cases()) {
-    expect_twins([&](Lab& lab) { return backward(lab, c); }, {.absolute = 2.5e-2, .relative = 1.0 / 64}, describe(c));
+    const auto longest = std::max(*std::max_element(c.queries.begin(), c.queries.end()),
+                                  *std::max_element(c.keys.begin(), c.keys.end()));
+    expect_twins([&](Lab& lab) { return backward(lab, c); },
+                 {.absolute = longest > 64 ? 6e-2 : 2.5e-2, .relative = 1.0 / 64}, describe(c));
   }
 }
 

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "cuda/device.h"
 
 namespace tandem {
@@ -52,6 +54,7 @@ std::vector<Case> cases() {
   all.push_back({.rows = 129, .in = 64, .out = 96, .accumulate = true});
   all.push_back({.rows = 33, .in = 40, .out = 1000, .margin = 8, .accumulate = true});
   all.push_back({.rows = 300, .in = 1000, .out = 1024});
+  all.push_back({8000, 32, 2048, true, Activation::relu, 0.1F, 0, false, true});  // in several parts
   all.push_back({.rows = 64, .in = 64, .out = 8200, .bias = true});
   return all;
 }
@@ -80,7 +83,7 @@ Results forward(Lab& lab, const Case& c) {
 }
 
 // h = dropout(activation(x w1' + bias)) and the gradient of its argument, given that of h w2'.
-Results backward_input(Lab& lab, const Case& c) {
+Results backward_input(Lab& lab, const Case& c, bool column_sums) {
   constexpr int64_t kOut = 48;
   const Dropout dropout{c.rate, 9, Side::target, lab.put_struct(kState)};
   const Room h = lab.poisoned(c.rows, c.out, c.margin), pre = lab.poisoned(c.rows, c.out, c.margin);
@@ -99,11 +102,13 @@ Results backward_input(Lab& lab, const Case& c) {
   epilogue.activation = c.activation;
   epilogue.dropout = c.accumulate ? Dropout{} : dropout;
   epilogue.gate = gate;
+  const Room sums = lab.random<float>(1, c.out, 11);
+  epilogue.column_sums = column_sums ? sums.inner : View{};
   const Room dx = c.accumulate ? lab.random(c.rows, c.out, 6, 1, c.margin) : lab.poisoned(c.rows, c.out, c.margin);
   lab.backend().linear_backward_input(dx, lab.random(c.rows, kOut, 5, 1, c.margin), lab.random(kOut, c.out, 7),
                                       epilogue, c.accumulate);
   Results results;
-  lab.append(results, dx);
+  lab.append(results, column_sums ? sums : dx);
   return results;
 }
 
@@ -117,18 +122,28 @@ Results backward_weight(Lab& lab, const Case& c) {
   return results;
 }
 
-// A sum near 0 may fall on either side of relu's corner, which the absolute tolerance covers; dropped is dropped.
+// A sum near 0 may fall on either side of relu's corner, which the absolute tolerance covers; dropped is dropped. The
+// product, of magnitude up to 8, may be rounded to bf16 before the bias is added and again before dropout scales it.
 TEST_F(CudaLinear, Forward) {
   for (const Case& c : cases()) {
     const bool zeros = c.activation != Activation::relu;
-    expect_twins([&](Lab& lab) { return forward(lab, c); }, {.absolute = 2e-3, .exact_zeros = zeros}, describe(c));
+    expect_twins([&](Lab& lab) { return forward(lab, c); }, {.absolute = c.bias ? 1.6e-2 : 2e-3, .relative = c.rate > 0 ? 1.0 / 64 : 1.0 / 128, .exact_zeros = zeros}, describe(c));
   }
 }
 
 TEST_F(CudaLinear, BackwardInput) {
   for (const Case& c : cases()) {
-    expect_twins([&](Lab& lab) { return backward_input(lab, c); },
+    expect_twins([&](Lab& lab) { return backward_input(lab, c, false); },
                  {.absolute = 2e-2, .relative = 1.0 / 64, .exact_zeros = c.rate > 0}, describe(c));
+  }
+}
+
+// Of elements of magnitude 4 and more that are rounded to bf16 on one side: a random walk over the rows.
+TEST_F(CudaLinear, ColumnSums) {
+  for (const Case& c : cases()) {
+    const double walk = 4.0 / 256 * std::sqrt(static_cast<double>(c.rows));
+    expect_twins([&](Lab& lab) { return backward_input(lab, c, true); }, {.absolute = 1e-3 + walk, .relative = 1e-3},
+                 describe(c));
   }
 }
 

@@ -86,6 +86,25 @@ class Sums {
   A* all_;
 };
 
+// sums += dx's columns, each by one thread and from the first row to the last.
+template <class T>
+void add_column_sums(const View& sums, const View& dx, const Threads& threads) {
+  using A = Wide<T>;
+  for_chunks(threads, dx.cols, 64, [&](int64_t begin, int64_t end) {
+    A* total = scratch<A, struct ColumnSums>(end - begin);
+    std::fill_n(total, end - begin, A{0});
+    for (int64_t row = 0; row < dx.rows; ++row) {
+      const T* from = dx.host<T>() + row * dx.stride + begin;
+      for_vectors<A>(end - begin, [&](int64_t i, auto part) {
+        store(total + i, load(total + i, part) + load(from + i, part), part);
+      });
+    }
+    for (int64_t i = begin; i < end; ++i) {
+      sums.host<A>()[i] += total[i - begin];
+    }
+  });
+}
+
 }  // namespace
 
 void CpuBackend::linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
@@ -105,6 +124,9 @@ void CpuBackend::linear_backward_input(const View& dx, const View& dy, const Vie
           finish(target.data, target.stride, block);
         }
       });
+    }
+    if (!epilogue.column_sums.empty()) {
+      add_column_sums<T>(epilogue.column_sums, dx, threads_);
     }
   });
 }

@@ -1,6 +1,7 @@
-// Attention, forward. A block of two warps computes one head of 32 queries of a sentence and walks over the sentence's
-// keys 32 at a time with a running maximum and sum; two steps of keys and values are on their way at any time, so that
-// a sentence of up to 64 keys is fetched in one go. It is bound by memory: what counts is many small blocks in flight.
+// Attention, forward. A warp computes 16 queries of a sentence, one head after the other, and walks over the sentence's
+// keys 32 at a time with a running maximum and sum. Everything lies in registers, loaded from device memory in the
+// order that the tensor cores want; the two warps of a block read the same keys and values, so that the second finds
+// them in the cache. No shared memory and no barriers: what counts is many loads on their way.
 #include "backend/cuda/attention.cuh"
 #include "backend/cuda/cuda_backend.h"
 
@@ -12,6 +13,7 @@ using namespace cuda;  // NOLINT: device code of this file only
 
 constexpr int kTile = 32;  // queries of a block
 constexpr int kThreads = kTile / 16 * kWarp;
+constexpr int kHeads = 2;  // of a block
 
 struct ForwardArguments {
   AttentionArguments shape;
@@ -23,17 +25,17 @@ struct ForwardArguments {
 // What a warp knows of its 16 queries; [0] and [1]: rows g and g + 8 of the fragment.
 template <int kWidth>
 struct Queries {
-  float sums[kWidth / 8][4] = {};  // of weights times values
-  float most[2] = {-INFINITY, -INFINITY};
-  float total[2] = {};  // of the weights before dropout, this lane's keys only
-  int limit[2];         // keys that the query sees
-  int64_t row;          // packed row of query g
+  Row<kWidth> q[2];
+  float sums[kWidth / 8][4];  // of weights times values
+  float most[2], total[2];    // total: of the weights before dropout, this lane's keys only
+  int limit[2];               // keys that the query sees
+  int64_t row;                // packed row of query g
 };
 
 // Replaces scores by 2^(scaled score - scaled maximum), adds them to the total, and brings what was added up before to
-// the new maximum. `key` is the position of this lane's first key.
+// the new maximum. `key` is the position of this lane's first key; `first`: nothing was added up before.
 template <int kWidth>
-__device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], int key, float scale_log2) {
+__device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], int key, bool first, float scale_log2) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int limit = queries.limit[r] - key;
@@ -56,10 +58,12 @@ __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], in
     }
     queries.most[r] = most;
     queries.total[r] = total;
+    if (!first) {
 #pragma unroll
-    for (int n = 0; n < kWidth / 8; ++n) {
-      queries.sums[n][2 * r] *= shrink;
-      queries.sums[n][2 * r + 1] *= shrink;
+      for (int n = 0; n < kWidth / 8; ++n) {
+        queries.sums[n][2 * r] *= shrink;
+        queries.sums[n][2 * r + 1] *= shrink;
+      }
     }
   }
 }
@@ -77,14 +81,28 @@ __device__ void drop(float (&weights)[4][4], const DropoutMask& mask, int64_t ro
   }
 }
 
-// One step of keys for a warp's 16 queries. `first` is the position of the step's first key.
-template <int kWidth, bool kDropout>
-__device__ void attend(Queries<kWidth>& queries, const Bf16* q, const Bf16* k, const Bf16* v, int first, int head,
-                       float scale_log2, const DropoutMask& mask) {
-  const int key = first + threadIdx.x % 4 * 8;
+// One step of keys for a warp's 16 queries. k and v: the head's columns of the sentence's first key; `begin`: the
+// position of the step's first key, of `keys`. Past the last key its row is read again: the weights there are 0.
+template <int kWidth, bool kDropout, bool kVectors>
+__device__ void attend(Queries<kWidth>& queries, const ForwardArguments& a, const Bf16* k, const Bf16* v, int begin,
+                       int keys, int head, const DropoutMask& mask) {
+  const int key = begin + static_cast<int>(threadIdx.x) % 4 * 8;
+  Row<kWidth> step_keys[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    step_keys[j].template load<kVectors>(row_at(k, min(begin + key_of_lane(j), keys - 1), a.k), a.shape.width);
+  }
   float weights[4][4] = {};
-  multiply_by_keys<kWidth>(weights, q, k);
-  exponentiate(queries, weights, key, scale_log2);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    multiply_rows(weights[j], queries.q, step_keys[j]);
+  }
+  Columns<kWidth> values[8];  // on their way while the weights are computed
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    values[i].template load<kVectors>(row_at(v, min(key + i, keys - 1), a.v), a.shape.width);
+  }
+  exponentiate(queries, weights, key, begin == 0, a.shape.scale_log2);
   if constexpr (kDropout) {
     drop(weights, mask, queries.row, key, head);
   }
@@ -94,93 +112,80 @@ __device__ void attend(Queries<kWidth>& queries, const Bf16* q, const Bf16* k, c
     const float(&right)[4] = weights[2 * half + 1];
     const Fragment fragment = {
         {pack(left[0], left[1]), pack(left[2], left[3]), pack(right[0], right[1]), pack(right[2], right[3])}};
-    multiply_by_rows<kWidth>(queries.sums, fragment, v + 16 * half * kPitch<kWidth>);
+    multiply_columns(queries.sums, fragment, values + 4 * half);
   }
 }
 
-// Writes a warp's rows of out and log_sums. `row` is the packed row of the tile's first query.
-template <int kWidth>
-__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, Bf16* slab, int64_t row, int count,
-                       int head, float kept) {
-  const int first = static_cast<int>(threadIdx.x) / kWarp * 16;
-  const float totals[2] = {sum_of_quad(queries.total[0]), sum_of_quad(queries.total[1])};
-  if (a.log_sums != nullptr && threadIdx.x % 4 == 0) {
-    const int g = first + static_cast<int>(threadIdx.x) % kWarp / 4;
-    for (int r = 0; r < 2; ++r) {
-      if (g + 8 * r < count) {
-        a.log_sums[head * a.log_sums_stride + queries.row + 8 * r] =
-            queries.most[r] * a.shape.scale + __logf(totals[r]);
+// Writes a warp's rows of out and log_sums, as far as they are before packed row `end`.
+template <int kWidth, bool kVectors>
+__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, int64_t end, int head, float kept) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float total = sum_of_quad(queries.total[r]);
+    const int64_t row = queries.row + 8 * r;
+    if (row < end) {
+      if (a.log_sums != nullptr && threadIdx.x % 4 == 0) {
+        a.log_sums[head * a.log_sums_stride + row] = queries.most[r] * a.shape.scale + __logf(total);
       }
+      store_sums<kWidth, kVectors>(a.out.at(row, int64_t{head} * a.shape.width), queries.sums, r,
+                                   __fdividef(kept, total), a.shape.width);
     }
   }
-  store_rows<kWidth, false>(a.out.at(row, int64_t{head} * a.shape.width), a.out.stride, first, count, slab,
-                            queries.sums, {__fdividef(kept, totals[0]), __fdividef(kept, totals[1])}, a.shape);
 }
 
-template <int kWidth, bool kDropout>
-__global__ void __launch_bounds__(kThreads) attention_kernel(const ForwardArguments a) {
-  constexpr int kSize = kTile * kPitch<kWidth>;
-  static_assert(kTile == kKeyStep);
-  __shared__ alignas(16) Bf16 q[kSize], k[2][kSize], v[2][kSize];
-  const int head = static_cast<int>(blockIdx.x % a.shape.heads);
-  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x / a.shape.heads));
-  const int first = s.tile * kTile;
-  const int count = min(kTile, s.queries - first);
+template <int kWidth, bool kDropout, bool kVectors>
+__global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 8 : 4)
+    attention_kernel(const __grid_constant__ ForwardArguments a) {
+  const int groups = (a.shape.heads + kHeads - 1) / kHeads;
+  const int first_head = static_cast<int>(blockIdx.x % groups) * kHeads;
+  const int end_head = min(a.shape.heads, first_head + kHeads);
+  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x / groups));
+  const int lane = threadIdx.x % kWarp;
+  const int first = s.tile * kTile + static_cast<int>(threadIdx.x) / kWarp * 16;  // the warp's first query
+  const int count = min(16, s.queries - first);
   if (count <= 0) {
     return;
   }
-  const Team team = {static_cast<int>(threadIdx.x), kThreads};
   const int64_t row = s.first_query + first;
-  const int64_t column = int64_t{head} * a.shape.width;
   if (!s.attends) {
-    clear_rows(a.out.at(row, column), a.out.stride, count, a.shape, team);
-    if (a.log_sums != nullptr && team.thread < count) {
-      a.log_sums[head * a.log_sums_stride + row + team.thread] = 0;
+    for (int head = first_head; head < end_head; ++head) {
+      clear_rows(a.out.at(row, int64_t{head} * a.shape.width), a.out.stride, count, a.shape, {lane, kWarp});
+      if (a.log_sums != nullptr && lane < count) {
+        a.log_sums[head * a.log_sums_stride + row + lane] = 0;
+      }
     }
     return;
   }
   const auto visible = [&](int query) { return a.shape.causal ? min(s.keys, first + query + 1) : s.keys; };
-  const int keys = visible(count - 1);
-  const auto load_step = [&](int begin) {
-    const int stage = begin / kKeyStep % 2;
-    const int present = min(kKeyStep, keys - begin);
-    load_tile<kWidth, true>(k[stage], a.k.at(s.first_key + begin, column), a.k.stride, present, kKeyStep, a.shape,
-                            team);
-    load_tile<kWidth, true>(v[stage], a.v.at(s.first_key + begin, column), a.v.stride, present, kKeyStep, a.shape,
-                            team);
-  };
-  load_tile<kWidth, false>(q, a.q.at(row, column), a.q.stride, count, round_up(count, 16), a.shape, team);
-  load_step(0);
-  commit_copies();
-  if (keys > kKeyStep) {
-    load_step(kKeyStep);
-  }
-  commit_copies();
-
   const DropoutMask mask(a.shape.dropout);
-  const int own = team.thread / kWarp * 16;  // the warp's first query
-  Bf16* slab = q + own * kPitch<kWidth>;
-  const int query = own + team.thread % kWarp / 4;
   Queries<kWidth> queries;
-  queries.row = row + query;
-  queries.limit[0] = visible(query);
-  queries.limit[1] = visible(query + 8);
-  const int warp_keys = own < count ? min(keys, visible(own + 15)) : 0;
-  for (int begin = 0; begin < keys; begin += kKeyStep) {
-    wait_copies<1>();
-    __syncthreads();
-    const int stage = begin / kKeyStep % 2;
-    if (begin < warp_keys) {
-      attend<kWidth, kDropout>(queries, slab, k[stage], v[stage], begin, head, a.shape.scale_log2, mask);
-    }
-    if (begin + 2 * kKeyStep < keys) {
-      __syncthreads();
-      load_step(begin + 2 * kKeyStep);
-    }
-    commit_copies();
+  queries.row = row + lane / 4;
+  const int keys = visible(count - 1);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    queries.limit[r] = visible(lane / 4 + 8 * r);
   }
-  if (own < count) {
-    finish<kWidth>(a, queries, slab, row, count, head, kDropout ? mask.scale() : 1.0F);
+#pragma unroll 1
+  for (int head = first_head; head < end_head; ++head) {
+    const int64_t column = int64_t{head} * a.shape.width;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      queries.q[r].template load<kVectors>(a.q.at(row + min(lane / 4 + 8 * r, count - 1), column), a.shape.width);
+      queries.q[r].clear_from(a.shape.width);
+      queries.most[r] = -INFINITY;
+      queries.total[r] = 0;
+    }
+#pragma unroll
+    for (auto& sums : queries.sums) {
+      sums[0] = sums[1] = sums[2] = sums[3] = 0;
+    }
+    const Bf16* k = a.k.at(s.first_key, column);
+    const Bf16* v = a.v.at(s.first_key, column);
+#pragma unroll 1
+    for (int begin = 0; begin < keys; begin += kKeyStep) {
+      attend<kWidth, kDropout, kVectors>(queries, a, k, v, begin, keys, head, mask);
+    }
+    finish<kWidth, kVectors>(a, queries, row + count, head, kDropout ? mask.scale() : 1.0F);
   }
 }
 
@@ -201,9 +206,11 @@ void CudaBackend::attention(const View& out, const View& log_sums, const View& q
                              .log_sums = data<float>(log_sums),
                              .log_sums_stride = log_sums.stride};
   arguments.shape.vectors &= vectors_of_8(out) && vectors_of_8(q) && vectors_of_8(k) && vectors_of_8(v);
-  const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * shape.heads);
+  const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * divide_up(shape.heads, kHeads));
   for_width(arguments.shape.width, arguments.shape.dropout.on(), [&]<int kWidth, bool kDropout>() {
-    attention_kernel<kWidth, kDropout><<<blocks, kThreads, 0, stream_>>>(arguments);
+    const auto kernel =
+        arguments.shape.vectors ? attention_kernel<kWidth, kDropout, true> : attention_kernel<kWidth, kDropout, false>;
+    kernel<<<blocks, kThreads, 0, stream_>>>(arguments);
   });
   check_launch("attention");
 }

@@ -35,6 +35,11 @@ struct Matrix {
   __device__ Bf16* at(int64_t row, int64_t column) const { return data + row * stride + column; }
 };
 
+// Row i of those that begin at `first`; the stride is less than 2^31.
+__device__ inline const Bf16* row_at(const Bf16* first, int i, const Matrix& matrix) {
+  return first + int64_t{i} * static_cast<int>(matrix.stride);
+}
+
 struct AttentionArguments {
   const int32_t* query_starts;  // [sentences + 1], the first is 0
   const int32_t* key_starts;
@@ -121,6 +126,136 @@ __device__ Sentence find_sentence(const AttentionArguments& a, int slot) {
   s.tile = slot - (s.first_query / kTile + i);
   s.attends = !past && s.queries > 0 && s.keys > 0;
   return s;
+}
+
+// ---- factors in registers, from device memory. Which column of a head stands where in a fragment is free, as long as
+// both factors agree; so a lane holds neighbouring columns and loads them in one go. Of a fragment, g = lane / 4 and
+// t = lane % 4.
+
+template <int kCount>
+using Vector = std::conditional_t<kCount == 8, uint4, std::conditional_t<kCount == 4, uint2, uint32_t>>;
+
+// kCount neighbouring columns of a row, two a word. kVectors: the row is aligned and has a multiple of eight columns;
+// past the last column others are read. Otherwise there are zeros.
+template <int kCount, bool kVectors>
+__device__ void load_columns(uint32_t* to, const Bf16* row, int column, int width) {
+  if constexpr (kVectors) {
+    const auto vector = *reinterpret_cast<const Vector<kCount>*>(row + min(column, width - kCount));
+    memcpy(to, &vector, sizeof(vector));
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; i += 2) {
+      to[i / 2] = pack(column + i < width ? __bfloat162float(row[column + i]) : 0.0F,
+                       column + i + 1 < width ? __bfloat162float(row[column + i + 1]) : 0.0F);
+    }
+  }
+}
+
+template <int kCount, bool kVectors>
+__device__ void store_columns(Bf16* row, int column, int width, const uint32_t* from) {
+  if constexpr (kVectors) {
+    if (column < width) {
+      Vector<kCount> vector;
+      memcpy(&vector, from, sizeof(vector));
+      *reinterpret_cast<Vector<kCount>*>(row + column) = vector;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (column + i < width) {
+        row[column + i] = __ushort_as_bfloat16(static_cast<uint16_t>(from[i / 2] >> (i % 2 * 16)));
+      }
+    }
+  }
+}
+
+// Row g of a factor of products over the columns: this lane's quarter of it. Of each 4 kCount columns, lane t has the
+// kCount from t kCount on.
+template <int kWidth>
+struct Row {
+  static constexpr int kCount = kWidth < 32 ? 4 : 8;
+  uint32_t words[kWidth / 8];
+
+  template <bool kVectors>
+  __device__ void load(const Bf16* row, int width) {
+#pragma unroll
+    for (int i = 0; i < kWidth / 4; i += kCount) {
+      load_columns<kCount, kVectors>(words + i / 2, row, 4 * i + static_cast<int>(threadIdx.x) % 4 * kCount, width);
+    }
+  }
+  // Zeros from column `width` on, a multiple of kCount.
+  __device__ void clear_from(int width) {
+    if (width < kWidth) {
+#pragma unroll
+      for (int i = 0; i < kWidth / 8; ++i) {
+        const int column = 2 * i / kCount * 4 * kCount + static_cast<int>(threadIdx.x) % 4 * kCount;
+        words[i] = column < width ? words[i] : 0;
+      }
+    }
+  }
+};
+
+// A row of a factor of products over the rows: this lane's eighth of it. Of each 8 kCount columns, lane g has the
+// kCount from g kCount on.
+template <int kWidth>
+struct Columns {
+  static constexpr int kCount = kWidth < 64 ? kWidth / 8 : 8;
+  uint32_t words[kWidth / 16];
+
+  template <bool kVectors>
+  __device__ void load(const Bf16* row, int width) {
+#pragma unroll
+    for (int i = 0; i < kWidth / 8; i += kCount) {
+      load_columns<kCount, kVectors>(words + i / 2, row, 8 * i + static_cast<int>(threadIdx.x) % kWarp / 4 * kCount,
+                                     width);
+    }
+  }
+};
+
+// Position among 32 keys of the key that is row g of their block j.
+__device__ inline int key_of_lane(int j) {
+  const int g = static_cast<int>(threadIdx.x) % kWarp / 4;
+  return g / 2 * 8 + 2 * j + g % 2;
+}
+
+// scores [16, 8] += rows [16, kWidth] keys'
+template <int kWidth>
+__device__ void multiply_rows(float (&scores)[4], const Row<kWidth> (&rows)[2], const Row<kWidth>& keys) {
+#pragma unroll
+  for (int i = 0; i < kWidth / 8; i += 2) {
+    const Fragment left = {{rows[0].words[i], rows[1].words[i], rows[0].words[i + 1], rows[1].words[i + 1]}};
+    multiply(scores, left, keys.words[i], keys.words[i + 1]);
+  }
+}
+
+// sums [16, kWidth] += left [16, 16] rows; `rows` are the rows 2t, 2t + 1, 2t + 8, 2t + 9 of the right factor.
+template <int kWidth>
+__device__ void multiply_columns(float (&sums)[kWidth / 8][4], const Fragment& left, const Columns<kWidth>* rows) {
+#pragma unroll
+  for (int i = 0; i < kWidth / 16; ++i) {
+    const uint32_t w[4] = {rows[0].words[i], rows[1].words[i], rows[2].words[i], rows[3].words[i]};
+    multiply(sums[2 * i], left, __byte_perm(w[0], w[1], 0x5410), __byte_perm(w[2], w[3], 0x5410));
+    multiply(sums[2 * i + 1], left, __byte_perm(w[0], w[1], 0x7632), __byte_perm(w[2], w[3], 0x7632));
+  }
+}
+
+// Row g (r = 0) or g + 8 (r = 1) of such sums, times a factor, to a head's columns of a row.
+template <int kWidth, bool kVectors>
+__device__ void store_sums(Bf16* row, const float (&sums)[kWidth / 8][4], int r, float factor, int width) {
+  constexpr int kCount = Columns<kWidth>::kCount;
+#pragma unroll
+  for (int i = 0; i < kWidth / 8; i += kCount) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int column = 8 * i + (static_cast<int>(threadIdx.x) % 4 * 2 + e) * kCount;
+      uint32_t words[kCount / 2];
+#pragma unroll
+      for (int c = 0; c < kCount; c += 2) {
+        words[c / 2] = pack(sums[i + c][2 * r + e] * factor, sums[i + c + 1][2 * r + e] * factor);
+      }
+      store_columns<kCount, kVectors>(row, column, width, words);
+    }
+  }
 }
 
 // ---- tiles in shared memory: rows of kWidth columns, kPitch apart so that eight rows lie in different banks

@@ -26,6 +26,10 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Feed> make_feed(size_t bytes) override;
   std::unique_ptr<Outbox> make_outbox(size_t bytes) override;
 
+  void set_tuning(bool on) override { gemm_->set_tuning(on); }
+  std::string algorithms() const override { return gemm_->table(); }
+  void use_algorithms(const std::string& table, const std::string& name) override { gemm_->load_table(table, name); }
+
   Buffer allocate(size_t bytes) override;
   void upload(const View& to, const void* from) override;
   void download(void* to, const View& from) override;

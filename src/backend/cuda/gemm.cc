@@ -29,8 +29,6 @@ cublasLtEpilogue_t lt_epilogue(GemmEpilogue epilogue) {
       return CUBLASLT_EPILOGUE_RELU;
     case GemmEpilogue::relu_bias:
       return CUBLASLT_EPILOGUE_RELU_BIAS;
-    case GemmEpilogue::gated:
-      return CUBLASLT_EPILOGUE_DRELU;
     default:
       return CUBLASLT_EPILOGUE_DEFAULT;
   }
@@ -70,10 +68,6 @@ GemmKey key_of(const GemmCall& call) {
 void set_pointers(cublasLtMatmulDesc_t operation, const GemmCall& call) {
   if (!call.bias.empty()) {
     set<const void*>(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias.data);
-  }
-  if (call.epilogue == GemmEpilogue::gated) {
-    set<void*>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.gate.data);
-    set<int64_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, call.gate.stride * 32);
   }
 }
 
@@ -130,7 +124,12 @@ Gemm::Plan Gemm::make_plan(const GemmKey& key, const GemmCall& call) {
   layout(plan.a, call.b);
   layout(plan.b, call.a);
   layout(plan.c, call.c);
-  if (const auto known = loaded_.find(key); known != loaded_.end()) {
+  cublasLtMatmulHeuristicResult_t checked{};
+  if (const auto known = loaded_.find(key);
+      known != loaded_.end() && !tuning_ &&
+      cublasLtMatmulAlgoCheck(handle_, plan.operation, plan.a, plan.b, plan.c, plan.c, &known->second, &checked) ==
+          CUBLAS_STATUS_SUCCESS &&
+      checked.workspaceSize <= workspace_.bytes()) {
     plan.algorithm = known->second;
   } else {
     choose_algorithm(plan, key, call);

@@ -16,7 +16,7 @@
 
 namespace tandem::cuda {
 
-enum class GemmEpilogue : uint8_t { none, bias, relu, relu_bias, gated };
+enum class GemmEpilogue : uint8_t { none, bias, relu, relu_bias };
 
 // c = epilogue(alpha * op(a) op(b) + beta * c)
 struct GemmCall {
@@ -27,7 +27,6 @@ struct GemmCall {
   float beta = 0;
   GemmEpilogue epilogue = GemmEpilogue::none;
   View bias;  // bf16 [1, c.cols]
-  View gate;  // gated: one bit for each element of c, rows of whole 128 bits: 0 clears the element
 };
 
 // Shape and layout: what an algorithm depends on.

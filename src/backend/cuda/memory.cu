@@ -67,7 +67,9 @@ void CudaBackend::copy(const View& to, const View& from) {
   if (to.size() == 0) {
     return;
   }
-  if (to.dtype == from.dtype) {
+  if (to.dtype == from.dtype && to.contiguous() && from.contiguous()) {
+    check(cudaMemcpyAsync(to.data, from.data, bytes_of(to), cudaMemcpyDeviceToDevice, stream_), "copying on the GPU");
+  } else if (to.dtype == from.dtype) {
     const size_t width = size_of(to.dtype);
     const auto pitch = [width](const View& view) {
       return static_cast<size_t>(view.rows > 1 ? view.stride : view.cols) * width;

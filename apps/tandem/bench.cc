@@ -1,0 +1,199 @@
+// tandem bench: the training step by itself, against the hardware's limits and against a PyTorch program.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/philox.h"
+#include "data/corpus_writer.h"
+#include "data/lines.h"
+#include "train/step_bench.h"
+
+namespace tandem::cli {
+
+namespace {
+
+struct Options {
+  std::string what = "step";
+  std::string model = "base";
+  std::string device = "auto";
+  std::string precision = "auto";
+  std::string data, lengths, write_lengths, algorithms, peer;
+  std::string python = "python3";
+  std::string variants = "packed";
+  int64_t tokens = 25000;
+  int64_t micro_batch = 0;
+  int64_t steps = 50;
+  int64_t vocabulary = 32768;
+  double dropout = 0.1;
+  int threads = 0;
+  bool tune = false;
+  bool no_profile = false;
+};
+
+// A corpus of random pieces with the given lengths, in a file that is gone when this ends.
+class RandomCorpus {
+ public:
+  RandomCorpus(const std::string& lengths, int64_t vocabulary) {
+    char name[] = "/tmp/tandem-bench-XXXXXX";
+    const int file = mkstemp(name);
+    require(file >= 0, "cannot create a temporary file in /tmp");
+    ::close(file);
+    path_ = name;
+    PhiloxStream random(1, 1);
+    LineReader reader(lengths);
+    CorpusWriter writer(path_, static_cast<int32_t>(vocabulary), static_cast<int32_t>(vocabulary));
+    for (std::string line; reader.next(line);) {
+      int64_t source = 0, target = 0;
+      require(std::sscanf(line.c_str(), "%ld %ld", &source, &target) == 2 && source >= 1 && target >= 1,
+              "{}:{}: \"{}\" is not a pair of lengths", lengths, reader.lines(), line);
+      writer.add(pieces(random, source - 1, vocabulary), pieces(random, target - 1, vocabulary));
+    }
+    writer.finish();
+  }
+  ~RandomCorpus() { std::filesystem::remove(path_); }
+  RandomCorpus(const RandomCorpus&) = delete;
+  RandomCorpus& operator=(const RandomCorpus&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  static std::vector<int32_t> pieces(PhiloxStream& random, int64_t count, int64_t vocabulary) {
+    std::vector<int32_t> ids(static_cast<size_t>(count));
+    for (int32_t& id : ids) {
+      id = static_cast<int32_t>(4 + random.below(static_cast<uint64_t>(vocabulary - 4)));
+    }
+    return ids;
+  }
+
+  std::filesystem::path path_;
+};
+
+void print(const StepBench& bench) {
+  const double peak = bench.ceilings.product_flops, bandwidth = bench.ceilings.copy_bytes;
+  std::printf("%s, %ld parameters\n", bench.device.c_str(), bench.parameters);
+  std::printf("ceilings measured here: %.1f TFLOP/s (large matrix product), %.2f TB/s (copy, read + written)\n",
+              peak / 1e12, bandwidth / 1e12);
+  double products = 0, product_flops = 0, alone = 0;
+  if (!bench.profile.empty()) {
+    std::printf("%8s %6s %9s %9s %8s %8s  %s\n", "ms", "calls", "us/call", "TFLOP/s", "TB/s", "% floor", "op, each alone");
+  }
+  for (const OpProfile& op : bench.profile) {
+    const double floor = std::max(op.flops / peak, op.bytes / bandwidth);
+    std::printf("%8.3f %6ld %9.1f %9.1f %8.2f %8.1f  %s\n", op.seconds * 1e3, op.calls,
+                op.seconds / static_cast<double>(op.calls) * 1e6, op.flops / op.seconds / 1e12,
+                op.bytes / op.seconds / 1e12, 100 * floor / op.seconds, op.name.c_str());
+    alone += op.seconds;
+    products += op.flops > 0 ? op.seconds : 0;
+    product_flops += op.flops;
+  }
+  if (!bench.profile.empty()) {
+    std::printf("all ops alone: %.2f ms, of these matrix products %.2f ms at %.1f TFLOP/s\n", alone * 1e3,
+                products * 1e3, product_flops / products / 1e12);
+  }
+  std::printf(
+      "step: %.3f ms, %.0f source + %.0f target tokens in %.2f rounds, %.0f target tokens/s, %.1f TFLOP/s (%.1f %% of "
+      "the large product), dead rows %.2f %%, memory %.2f GiB\n",
+      bench.seconds * 1e3, bench.source_tokens, bench.target_tokens, bench.rounds,
+      bench.target_tokens / bench.seconds, bench.flops / bench.seconds / 1e12, 100 * bench.flops / bench.seconds / peak,
+      100 * bench.dead_rows, static_cast<double>(bench.memory) / (1 << 30));
+}
+
+void run_peer(const Options& options, const ModelConfig& model, const StepBench& bench) {
+  const std::string command = fmt::format("{} {} --lengths {} --tokens {} --d {} --f {} --h {} --L {} --V {} --variants {}",
+                                          options.python, options.peer, options.write_lengths, options.tokens,
+                                          model.width, model.feed_forward, model.heads, model.encoder_layers,
+                                          options.vocabulary, options.variants);
+  std::printf("peer: %s\n", command.c_str());
+  std::fflush(stdout);
+  FILE* pipe = popen(command.c_str(), "r");
+  require(pipe != nullptr, "cannot run the peer: {}", command);
+  double best = 0;
+  for (char line[1024]; std::fgets(line, sizeof line, pipe) != nullptr;) {
+    std::fputs(line, stdout);
+    double milliseconds = 0, tokens = 0;
+    if (std::sscanf(line, "%*s %lf ms/step %lf tgt tok/s", &milliseconds, &tokens) == 2) {
+      best = std::max(best, tokens);
+    }
+  }
+  require(pclose(pipe) == 0 && best > 0, "the peer gave no time");
+  const double ours = bench.target_tokens / bench.seconds;
+  std::printf("peer / tandem, time for a target token: %.3f\n", ours / best);
+}
+
+void measure(Options options) {
+  TrainConfig config;
+  config.model = preset(options.model);
+  config.model.source_vocabulary = config.model.target_vocabulary = options.vocabulary;
+  config.model.dropout = config.model.attention_dropout = config.model.activation_dropout =
+      static_cast<float>(options.dropout);
+  config.device = options.device;
+  config.threads = options.threads;
+  config.precision = options.precision == "f32"    ? Precision::f32
+                     : options.precision == "bf16" ? Precision::bf16
+                                                   : Precision::automatic;
+  config.batch.tokens = options.tokens;
+  config.batch.max_length = config.model.max_length;
+  config.micro_batch = options.micro_batch;
+  require(options.data.empty() != options.lengths.empty(),
+          "give either --data DIR (made by tandem prepare) or --lengths FILE (\"source target\" a line)");
+  std::unique_ptr<RandomCorpus> random;
+  std::filesystem::path path = std::filesystem::path(options.data) / "train.corpus";
+  if (options.data.empty()) {
+    random = std::make_unique<RandomCorpus>(options.lengths, options.vocabulary);
+    path = random->path();
+  }
+  StepBenchOptions bench_options;
+  bench_options.steps = options.steps;
+  bench_options.tune = options.tune;
+  bench_options.profile = !options.no_profile;
+  if (!options.tune && !options.algorithms.empty()) {
+    bench_options.algorithms = read_file(options.algorithms, 1 << 20);
+  }
+  const StepBench bench = measure_step(Corpus::open(path, false), config, bench_options);
+  print(bench);
+  if (options.tune && !options.algorithms.empty()) {
+    write_file(options.algorithms, bench.algorithms);
+  }
+  if (!options.write_lengths.empty()) {
+    write_file(options.write_lengths, fmt::format("{}\n", fmt::join(bench.lengths, "\n")));
+  }
+  if (!options.peer.empty()) {
+    require(!options.write_lengths.empty(), "the peer reads the lengths from a file: give --write-lengths FILE");
+    run_peer(options, config.model, bench);
+  }
+}
+
+}  // namespace
+
+void add_bench(Program& program) {
+  auto options = std::make_shared<Options>();  // shared with the action that runs after parsing
+  Command command = program.add("bench", "Measures the training step against the hardware's limits and a peer.");
+  command.option("what", options->what, "what to measure").choices({"step"});
+  command.option("--model", options->model, "preset: tiny, small, base or big");
+  command.option("--data", options->data, "a directory made by `tandem prepare`, for its sentences");
+  command.option("--lengths", options->lengths, "instead of --data: a file of \"source target\" token counts");
+  command.option("--tokens", options->tokens, "of a step, for each side");
+  command.option("--micro-batch", options->micro_batch, "tokens a side of one round; 0 = as many as fit");
+  command.option("--vocabulary", options->vocabulary, "pieces, with --lengths");
+  command.option("--steps", options->steps, "steps to time");
+  command.option("--dropout", options->dropout, "everywhere");
+  command.option("--device", options->device, "auto, cpu, cuda or cuda:N");
+  command.option("--precision", options->precision, "of the matrix products").choices({"auto", "f32", "bf16"});
+  command.option("--threads", options->threads, "of a CPU; 0 = all cores that this process may use");
+  command.flag("--tune", options->tune, "first time the algorithms of every matrix product and keep the fastest");
+  command.option("--algorithms", options->algorithms, "table of algorithms: written with --tune, else used");
+  command.flag("--no-profile", options->no_profile, "leave out the table of single ops");
+  command.option("--write-lengths", options->write_lengths, "write the timed pairs' lengths to this file");
+  command.option("--peer", options->peer, "a program that takes --lengths FILE and prints ms/step, run afterwards");
+  command.option("--python", options->python, "to run the peer with");
+  command.option("--variants", options->variants, "of the peer");
+  command.example("tandem bench step --model base --data data/en-de --tokens 25000");
+  command.run([options] { measure(*options); });
+}
+
+}  // namespace tandem::cli

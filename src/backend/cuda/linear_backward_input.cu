@@ -1,0 +1,138 @@
+// The product, then one pass over its result where a mask or the columns' sums are wanted.
+#include "backend/cuda/activation.cuh"
+#include "backend/cuda/column_sums.cuh"
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/dropout.cuh"
+
+namespace tandem {
+
+namespace {
+
+using namespace cuda;
+
+struct MaskArguments {
+  Bf16* dx;
+  const Bf16* saved;    // the activation's input; relu: its output, where there is no gate
+  const uint8_t* gate;  // relu: a bit for each element where the gradient flows; or null
+  float* partial;       // [parts, cols], or null
+  int64_t dx_stride, saved_stride, gate_stride;
+  int64_t first_row;  // of these rows in the whole matrix
+  int64_t rows, cols;
+  DropoutArguments dropout;
+};
+
+// What eight elements of a row are multiplied by.
+template <Activation kActivation, bool kVector>
+__device__ void mask_gradient(float (&gradient)[8], const MaskArguments& a, const DropoutMask& mask, int64_t row,
+                              int64_t col) {
+  if constexpr (kActivation == Activation::relu) {  // both masks are in its zeros
+    if (a.gate != nullptr) {
+      const uint32_t bits = a.gate[row * a.gate_stride + col / 8];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        gradient[i] = (bits >> i & 1) != 0 ? gradient[i] * mask.scale() : 0.0F;
+      }
+    } else {
+      float saved[8];
+      load8<kVector>(saved, a.saved + row * a.saved_stride, col, a.cols);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        gradient[i] = saved[i] != 0 ? gradient[i] * mask.scale() : 0.0F;
+      }
+    }
+  } else {
+    if (mask.on()) {
+      mask.apply(gradient, a.first_row + row, static_cast<uint32_t>(col / 8));
+    }
+    if constexpr (kActivation != Activation::none) {
+      float saved[8];
+      load8<kVector>(saved, a.saved + row * a.saved_stride, col, a.cols);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        gradient[i] *= slope<kActivation>(saved[i]);
+      }
+    }
+  }
+}
+
+// dx *= activation' * dropout mask; partial[part] = the columns' sums of the part's rows. Grid: (column blocks, parts).
+template <Activation kActivation, bool kVector>
+__global__ void __launch_bounds__(kSumThreads) mask_gradient_kernel(const MaskArguments a) {
+  const DropoutMask mask(a.dropout);
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int64_t first_col = int64_t{blockIdx.x} * kSumColumns, col = first_col + lane * 8;
+  const int64_t rows_of_part = (a.rows + gridDim.y - 1) / gridDim.y;
+  const int64_t begin = blockIdx.y * rows_of_part, end = min(a.rows, begin + rows_of_part);
+  float sums[8] = {};
+  if (col < a.cols) {
+#pragma unroll 4
+    for (int64_t row = begin + warp; row < end; row += kSumWarps) {
+      float gradient[8];
+      load8<kVector>(gradient, a.dx + row * a.dx_stride, col, a.cols);
+      mask_gradient<kActivation, kVector>(gradient, a, mask, row, col);
+      store8<kVector>(a.dx + row * a.dx_stride, col, a.cols, gradient);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        sums[i] += gradient[i];
+      }
+    }
+  }
+  if (a.partial != nullptr) {
+    write_block_sums(a.partial + blockIdx.y * a.cols, sums, first_col, a.cols);
+  }
+}
+
+}  // namespace
+
+void CudaBackend::linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
+                                        bool accumulate) {
+  require(dx.dtype == DType::bf16, "the GPU computes in bf16, not in {}", name_of(dx.dtype));
+  if (dx.size() == 0) {
+    return;
+  }
+  const DropoutArguments dropout(epilogue.dropout);
+  const bool masked = epilogue.activation != Activation::none || dropout.on();
+  const bool sums = !epilogue.column_sums.empty();
+  require(!(masked && accumulate), "a masked gradient is written, not added to");
+  const bool pass = masked || sums;
+  const int64_t step = pass ? rows_at_a_time(dx) : dx.rows;
+  const int64_t column_blocks = divide_up(dx.cols, kSumColumns);
+  const int64_t parts = std::max<int64_t>(1, std::min(divide_up(step, 32), 8 * processors_ / column_blocks));
+  float* partial = sums ? scratch<float>(divide_up(dx.rows, step) * parts * dx.cols) : nullptr;
+  const bool gated = epilogue.activation == Activation::relu && !epilogue.gate.empty();
+  const bool vectors = vectors_of_8(dx) && (gated || vectors_of_8(epilogue.saved));
+  const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
+  int64_t used = 0;  // parts
+  for (int64_t first = 0; first < dx.rows; first += step) {
+    const int64_t rows = std::min(step, dx.rows - first);
+    const View made = dx.slice_rows(first, rows);
+    gemm_->run({.c = made, .a = dy.slice_rows(first, rows), .b = w, .beta = accumulate ? 1.0F : 0.0F});
+    if (!pass) {
+      continue;
+    }
+    const View saved = epilogue.saved.empty() ? View{} : epilogue.saved.slice_rows(first, rows);
+    const View gate = gated ? epilogue.gate.slice_rows(first, rows) : View{};
+    const MaskArguments arguments{.dx = data<Bf16>(made),
+                                  .saved = data<Bf16>(saved),
+                                  .gate = data<uint8_t>(gate),
+                                  .partial = sums ? partial + used * dx.cols : nullptr,
+                                  .dx_stride = dx.stride,
+                                  .saved_stride = saved.stride,
+                                  .gate_stride = gate.stride * 4,
+                                  .first_row = first,
+                                  .rows = rows,
+                                  .cols = dx.cols,
+                                  .dropout = dropout};
+    with_activation(epilogue.activation, [&]<Activation kActivation>() {
+      const auto kernel = vectors ? mask_gradient_kernel<kActivation, true> : mask_gradient_kernel<kActivation, false>;
+      kernel<<<grid, kSumThreads, 0, stream_>>>(arguments);
+    });
+    check_launch("mask_gradient_kernel");
+    used += parts;
+  }
+  if (sums) {
+    add_parts(epilogue.column_sums, partial, used, stream_);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,152 @@
+#include "backend/profiled.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace tandem {
+
+namespace {
+
+constexpr int kRepeats = 10;
+
+double size(const View& view) { return static_cast<double>(view.size()); }
+
+template <class... Views>
+double bytes_of(const Views&... views) {
+  return (0.0 + ... + (size(views) * static_cast<double>(size_of(views.dtype))));
+}
+
+std::string shape_of(const char* op, const View& view) { return fmt::format("{} {}x{}", op, view.rows, view.cols); }
+
+}  // namespace
+
+void ProfiledBackend::measure(const std::string& name, double bytes, double flops, const std::function<void()>& op) {
+  using Clock = std::chrono::steady_clock;
+  op();
+  inner_.wait();
+  const auto begin = Clock::now();
+  for (int i = 0; i < kRepeats; ++i) {
+    op();
+  }
+  inner_.wait();
+  OpProfile& profile = profiles_[name];
+  profile.name = name;
+  ++profile.calls;
+  profile.seconds += std::chrono::duration<double>(Clock::now() - begin).count() / kRepeats;
+  profile.bytes += bytes;
+  profile.flops += flops;
+}
+
+std::vector<OpProfile> ProfiledBackend::profile() const {
+  std::vector<OpProfile> all;
+  for (const auto& [name, profile] : profiles_) {
+    all.push_back(profile);
+  }
+  std::sort(all.begin(), all.end(), [](const OpProfile& a, const OpProfile& b) { return a.seconds > b.seconds; });
+  return all;
+}
+
+void ProfiledBackend::copy(const View& to, const View& from) {
+  measure(shape_of("copy", to), bytes_of(to, from), 0, [&] { inner_.copy(to, from); });
+}
+
+void ProfiledBackend::fill_zero(const View& to) {
+  measure(shape_of("fill_zero", to), bytes_of(to), 0, [&] { inner_.fill_zero(to); });
+}
+
+void ProfiledBackend::linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) {
+  const bool more = epilogue.activation != Activation::none || epilogue.dropout.rate > 0;
+  measure(fmt::format("linear{} {}x{}x{}", more ? " activation dropout" : "", y.rows, y.cols, x.cols),
+          bytes_of(y, x, w), 2 * size(y) * static_cast<double>(x.cols), [&] { inner_.linear(y, x, w, epilogue); });
+}
+
+void ProfiledBackend::linear_backward_input(const View& dx, const View& dy, const View& w,
+                                            const BackwardEpilogue& epilogue, bool accumulate) {
+  const bool more = epilogue.activation != Activation::none;
+  measure(fmt::format("linear_backward_input{} {}x{}x{}", more ? " activation" : "", dx.rows, dx.cols, dy.cols),
+          bytes_of(dx, dy, w), 2 * size(dx) * static_cast<double>(dy.cols),
+          [&] { inner_.linear_backward_input(dx, dy, w, epilogue, accumulate); });
+}
+
+void ProfiledBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x) {
+  measure(fmt::format("linear_backward_weight{} {}x{}x{}", dbias.empty() ? "" : " bias", dw.rows, dw.cols, dy.rows),
+          2 * bytes_of(dw) + bytes_of(dy, x), 2 * size(dw) * static_cast<double>(dy.rows),
+          [&] { inner_.linear_backward_weight(dw, dbias, dy, x); });
+}
+
+void ProfiledBackend::embed(const View& x, const View& tokens, const View& position, const View& table,
+                            const View& positions, float scale, const Dropout& dropout) {
+  measure(shape_of("embed", x), 2 * bytes_of(x), 0,
+          [&] { inner_.embed(x, tokens, position, table, positions, scale, dropout); });
+}
+
+void ProfiledBackend::embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
+                                     const Dropout& dropout) {
+  const double rows = static_cast<double>(order.ids.cols * dtable.cols) * 8;
+  measure(shape_of("embed_backward", dx), bytes_of(dx) + rows, 0,
+          [&] { inner_.embed_backward(dtable, dx, order, scale, dropout); });
+}
+
+void ProfiledBackend::residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
+                                    const View& branch, const View& gamma, const View& beta, const Dropout& dropout) {
+  measure(shape_of("residual_norm", normed), bytes_of(sum, normed, statistics, residual, branch), 0,
+          [&] { inner_.residual_norm(sum, normed, statistics, residual, branch, gamma, beta, dropout); });
+}
+
+void ProfiledBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma,
+                                             const View& dbeta, const View& dnormed, const View& dsum, const View& sum,
+                                             const View& statistics, const View& gamma, const Dropout& dropout) {
+  measure(shape_of("residual_norm_backward", dnormed), bytes_of(dresidual, dbranch, dnormed, dsum, sum, statistics), 0,
+          [&] {
+            inner_.residual_norm_backward(dresidual, dbranch, dgamma, dbeta, dnormed, dsum, sum, statistics, gamma,
+                                          dropout);
+          });
+}
+
+void ProfiledBackend::attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
+                                const AttentionShape& shape) {
+  measure(shape_of(shape.causal ? "attention causal" : "attention", out), bytes_of(out, log_sums, q, k, v), 0,
+          [&] { inner_.attention(out, log_sums, q, k, v, shape); });
+}
+
+void ProfiledBackend::attention_backward(const View& dq, const View& dk, const View& dv, const View& dout,
+                                         const View& out, const View& log_sums, const View& q, const View& k,
+                                         const View& v, const AttentionShape& shape) {
+  measure(shape_of(shape.causal ? "attention_backward causal" : "attention_backward", dq),
+          bytes_of(dq, dk, dv, dout, log_sums, q, k, v), 0,
+          [&] { inner_.attention_backward(dq, dk, dv, dout, out, log_sums, q, k, v, shape); });
+}
+
+void ProfiledBackend::cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
+                                    const StepState* state) {
+  measure(shape_of("cross_entropy", logits), 2 * bytes_of(logits), 0,
+          [&] { inner_.cross_entropy(totals, logits, labels, smoothing, state); });
+}
+
+void ProfiledBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {
+  measure("gradient_norm", bytes_of(gradients), 0, [&] { inner_.gradient_norm(update, gradients, settings); });
+}
+
+void ProfiledBackend::adam(const View& masters, const View& m, const View& v, const View& compute,
+                           const View& gradients, const AdamSettings& settings, const StepState* state,
+                           const UpdateState* update) {
+  measure("adam", 2 * bytes_of(masters, m, v) + bytes_of(compute, gradients), 0,
+          [&] { inner_.adam(masters, m, v, compute, gradients, settings, state, update); });
+}
+
+void ProfiledBackend::moving_average(const View& average, const View& masters, const UpdateState* update) {
+  measure("moving_average", 2 * bytes_of(average) + bytes_of(masters), 0,
+          [&] { inner_.moving_average(average, masters, update); });
+}
+
+void ProfiledBackend::attention_cached(const View& out, const View& q, const CachedKeys& cache, int heads) {
+  measure(shape_of("attention_cached", out), bytes_of(out, q), 0,
+          [&] { inner_.attention_cached(out, q, cache, heads); });
+}
+
+void ProfiledBackend::top_log_probabilities(const View& values, const View& ids, const View& logits) {
+  measure(shape_of("top_log_probabilities", logits), bytes_of(logits), 0,
+          [&] { inner_.top_log_probabilities(values, ids, logits); });
+}
+
+}  // namespace tandem

@@ -1,0 +1,179 @@
+#include "train/step_bench.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/error.h"
+#include "core/philox.h"
+#include "train/host_copy.h"
+#include "train/memory_plan.h"
+#include "train/setup.h"
+#include "train/stepper.h"
+
+namespace tandem {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+template <class Op>
+double seconds_of(Backend& backend, int repeats, const Op& op) {
+  op();
+  backend.wait();
+  const auto begin = Clock::now();
+  for (int i = 0; i < repeats; ++i) {
+    op();
+  }
+  backend.wait();
+  return seconds_since(begin) / repeats;
+}
+
+Ceilings measure_ceilings(Backend& backend, DType compute) {
+  const bool gpu = backend.fixed_shape();
+  const int64_t n = gpu ? 8192 : 1024;
+  Arena arena([&backend](size_t bytes) { return backend.allocate(bytes); });
+  std::vector<float> numbers(static_cast<size_t>(n * n));
+  for (size_t i = 0; i < numbers.size(); i += 4) {
+    const Philox words = philox(1, static_cast<uint32_t>(i), 0, 0, 0);
+    for (size_t j = 0; j < 4; ++j) {
+      numbers[i + j] = uniform(words[j]) - 0.5F;
+    }
+  }
+  const View wide = arena.take(DType::f32, n, n), other = arena.take(DType::f32, n, n);
+  const View a = arena.take(compute, n, n), b = arena.take(compute, n, n), c = arena.take(compute, n, n);
+  backend.upload(wide, numbers.data());
+  backend.copy(a, wide);
+  std::rotate(numbers.begin(), numbers.begin() + 12345, numbers.end());
+  backend.upload(wide, numbers.data());
+  backend.copy(b, wide);
+  Ceilings ceilings;
+  const double product = seconds_of(backend, 20, [&] { backend.linear(c, a, b, {}); });
+  ceilings.product_flops = 2.0 * static_cast<double>(n * n) * static_cast<double>(n) / product;
+  const double copy = seconds_of(backend, 20, [&] { backend.copy(other, wide); });
+  ceilings.copy_bytes = 8.0 * static_cast<double>(n * n) / copy;
+  return ceilings;
+}
+
+void note_lengths(std::vector<std::string>& lengths, const TrainStep& step) {
+  for (const HostBatch& round : step.rounds) {
+    for (size_t i = 0; i + 1 < round.source.starts.size(); ++i) {
+      lengths.push_back(fmt::format("{} {}", round.source.starts[i + 1] - round.source.starts[i],
+                                    round.target.starts[i + 1] - round.target.starts[i]));
+    }
+  }
+}
+
+// One step, op by op, each timed by itself.
+std::vector<OpProfile> profile_step(Backend& backend, ModelState& weights, Adam& adam, const TrainConfig& config,
+                                    const MemoryPlan& plan, const TrainStep& step, const StepState& state) {
+  ProfiledBackend profiled(backend);
+  const Transformer model(profiled, config.model);
+  Adam profiled_adam(profiled, model.parameters().flat_size(), {config.optimizer.adam});
+  (void)adam;
+  Stepper stepper(profiled, model, weights, profiled_adam, config.label_smoothing, plan.layouts);
+  stepper.reserve(plan.arena_bytes);
+  stepper.give(step, state, false);
+  stepper.take();
+  return profiled.profile();
+}
+
+}  // namespace
+
+double step_flops(const ModelConfig& model, const TrainStep& step) {
+  const double d = static_cast<double>(model.width), f = static_cast<double>(model.feed_forward);
+  const double encoder = model.encoder_layers, decoder = model.decoder_layers;
+  double forward = 0;
+  for (const HostBatch& round : step.rounds) {
+    const auto S = static_cast<double>(round.source.tokens.size()), T = static_cast<double>(round.target.tokens.size());
+    forward += S * encoder * (8 * d * d + 4 * d * f) + T * decoder * (12 * d * d + 4 * d * f) + S * decoder * 4 * d * d +
+               2 * T * d * static_cast<double>(model.target_vocabulary);
+    for (size_t i = 0; i + 1 < round.source.starts.size(); ++i) {
+      const double s = round.source.starts[i + 1] - round.source.starts[i];
+      const double t = round.target.starts[i + 1] - round.target.starts[i];
+      forward += encoder * 4 * s * s * d + decoder * (2 * t * t + 4 * s * t) * d;
+    }
+  }
+  return 3 * forward;
+}
+
+StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const StepBenchOptions& options) {
+  const auto backend = make_backend(config.device, config.threads);
+  const size_t free_before = backend->memory_sizes().free;
+  const DType compute = compute_type(config.precision, *backend);
+  if (!options.algorithms.empty()) {
+    backend->use_algorithms(options.algorithms, "the table of algorithms");
+  }
+  backend->set_tuning(options.tune);
+  const Transformer model(*backend, config.model);
+  ModelState weights(*backend, model.parameters(), compute, false);
+  initialize(HostCopy(*backend, weights.masters(), HostCopy::write).view(), model.parameters(), config.seed);
+  weights.refresh_copy();
+  Adam adam(*backend, model.parameters().flat_size(), {config.optimizer.adam});
+  const MemoryPlan plan = plan_memory(*backend, compute, corpus, config);
+  Batcher batcher(corpus, plan.batch);
+  StepBench bench;
+  TrainStep last;
+  StepState state;
+  {
+    Stepper stepper(*backend, model, weights, adam, config.label_smoothing, plan.layouts);
+    stepper.reserve(plan.arena_bytes);
+    std::vector<TrainStep> steps;
+    for (int64_t i = 0; i < options.warm_up + options.steps; ++i) {
+      steps.push_back(batcher.next());
+    }
+    double capacity = 0, used = 0;
+    Clock::time_point begin;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const TrainStep& step = steps[i];
+      const bool timed = static_cast<int64_t>(i) >= options.warm_up;
+      if (static_cast<int64_t>(i) == options.warm_up) {
+        backend->wait();
+        begin = Clock::now();
+      }
+      state = {.seed = config.seed,
+               .step = static_cast<uint32_t>(i),
+               .loss_scale = 1.0F / static_cast<float>(step.target_tokens),
+               .learning_rate = 1e-4F};
+      stepper.give(step, state, i > 0);  // the first, op by op, chooses the algorithms
+      while (stepper.under_way() > 3) {
+        require(stepper.take().update.finite != 0, "the gradient is not finite");
+      }
+      if (timed) {
+        bench.source_tokens += static_cast<double>(step.source_tokens);
+        bench.target_tokens += static_cast<double>(step.target_tokens);
+        bench.rounds += static_cast<double>(step.rounds.size());
+        bench.flops += step_flops(config.model, step);
+        used += static_cast<double>(step.source_tokens + step.target_tokens);
+        capacity += static_cast<double>(step.rounds.size()) *
+                    static_cast<double>(plan.batch.round.source + plan.batch.round.target);
+        note_lengths(bench.lengths, step);
+      }
+    }
+    backend->wait();
+    const auto count = static_cast<double>(options.steps);
+    bench.seconds = seconds_since(begin) / count;
+    while (stepper.under_way() > 0) {
+      require(stepper.take().update.finite != 0, "the gradient is not finite");
+    }
+    bench.source_tokens /= count;
+    bench.target_tokens /= count;
+    bench.rounds /= count;
+    bench.flops /= count;
+    bench.dead_rows = plan.layouts.empty() ? 0 : 1 - used / capacity;
+    bench.memory = free_before - backend->memory_sizes().free;
+    last = steps.back();
+  }
+  bench.device = backend->description();
+  bench.parameters = model.parameters().count();
+  bench.algorithms = backend->algorithms();
+  backend->set_tuning(false);
+  if (options.profile) {
+    bench.profile = profile_step(*backend, weights, adam, config, plan, last, state);
+  }
+  bench.ceilings = measure_ceilings(*backend, compute);
+  return bench;
+}
+
+}  // namespace tandem
