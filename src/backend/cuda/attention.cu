@@ -28,8 +28,9 @@ struct Queries {
   Row<kWidth> q[2];
   float sums[kWidth / 8][4];  // of weights times values
   float most[2], total[2];    // total: of the weights before dropout, this lane's keys only
-  int limit[2];               // keys that the query sees
-  int64_t row;                // packed row of query g
+  int keys;                   // that the last query sees
+  int sees;                   // row g sees as many, row g + 8 eight more, but none past `keys`
+  int row;                    // packed row of query g
 };
 
 // Replaces scores by 2^(scaled score - scaled maximum), adds them to the total, and brings what was added up before to
@@ -38,7 +39,7 @@ template <int kWidth>
 __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], int key, bool first, float scale_log2) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int limit = queries.limit[r] - key;
+    const int limit = min(queries.keys, queries.sees + 8 * r) - key;
     float most = queries.most[r];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -69,45 +70,73 @@ __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], in
 }
 
 // Zeros where dropout drops; what remains is scaled at the end.
-__device__ void drop(float (&weights)[4][4], const DropoutMask& mask, int64_t row, int key, int head) {
+__device__ void drop(float (&weights)[4][4], const DropoutMask& mask, const Philox (&words)[2]) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const Philox words = mask.lanes(row + 8 * r, key / 8, head);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      weights[j][2 * r] = mask.keeps_low(words[j]) ? weights[j][2 * r] : 0.0F;
-      weights[j][2 * r + 1] = mask.keeps_high(words[j]) ? weights[j][2 * r + 1] : 0.0F;
+      weights[j][2 * r] = mask.keeps_low(words[r][j]) ? weights[j][2 * r] : 0.0F;
+      weights[j][2 * r + 1] = mask.keeps_high(words[r][j]) ? weights[j][2 * r + 1] : 0.0F;
     }
   }
 }
 
 // One step of keys for a warp's 16 queries. k and v: the head's columns of the sentence's first key; `begin`: the
-// position of the step's first key, of `keys`. Past the last key its row is read again: the weights there are 0.
-template <int kWidth, bool kDropout, bool kVectors>
+// position of the step's first key. Past the last key its row is read again: the weights there are 0.
+template <int kWidth, bool kDropout, bool kWhole>
 __device__ void attend(Queries<kWidth>& queries, const ForwardArguments& a, const Bf16* k, const Bf16* v, int begin,
-                       int keys, int head, const DropoutMask& mask) {
+                       int head, const DropoutMask& mask) {
   const int key = begin + static_cast<int>(threadIdx.x) % 4 * 8;
+  constexpr bool kEarly = kWhole && kWidth <= 64;  // there are registers for all keys and values at once
   Row<kWidth> step_keys[4];
+  Columns<kWidth> values[8];
+  const auto load_keys = [&](int j) {
+    step_keys[j].template load<kWhole>(a.k.below(k, min(begin + key_of_lane(j), queries.keys - 1)), a.shape.width);
+  };
+  const auto load_values = [&](int i) {
+    values[i].template load<kWhole>(a.v.below(v, min(key + i, queries.keys - 1)), a.shape.width);
+  };
+  if constexpr (kEarly) {
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    step_keys[j].template load<kVectors>(row_at(k, min(begin + key_of_lane(j), keys - 1), a.k), a.shape.width);
+    for (int j = 0; j < 4; ++j) {
+      load_keys(j);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      load_values(i);
+    }
+  }
+  Philox words[2] = {};
+  if constexpr (kDropout) {
+    words[0] = mask.lanes(queries.row, key / 8, head);
+    words[1] = mask.lanes(queries.row + 8, key / 8, head);
+    if constexpr (kEarly) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        asm volatile("" : "+r"(words[i / 4][i % 4]));  // computed here, while the loads are on their way
+      }
+    }
   }
   float weights[4][4] = {};
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
+    if constexpr (!kEarly) {
+      load_keys(j);
+    }
     multiply_rows(weights[j], queries.q, step_keys[j]);
-  }
-  Columns<kWidth> values[8];  // on their way while the weights are computed
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    values[i].template load<kVectors>(row_at(v, min(key + i, keys - 1), a.v), a.shape.width);
   }
   exponentiate(queries, weights, key, begin == 0, a.shape.scale_log2);
   if constexpr (kDropout) {
-    drop(weights, mask, queries.row, key, head);
+    drop(weights, mask, words);
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
+    if constexpr (!kEarly) {
+#pragma unroll
+      for (int i = 4 * half; i < 4 * half + 4; ++i) {
+        load_values(i);
+      }
+    }
     const float(&left)[4] = weights[2 * half];
     const float(&right)[4] = weights[2 * half + 1];
     const Fragment fragment = {
@@ -117,24 +146,24 @@ __device__ void attend(Queries<kWidth>& queries, const ForwardArguments& a, cons
 }
 
 // Writes a warp's rows of out and log_sums, as far as they are before packed row `end`.
-template <int kWidth, bool kVectors>
-__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, int64_t end, int head, float kept) {
+template <int kWidth, bool kWhole>
+__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, int end, int head, float kept) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const float total = sum_of_quad(queries.total[r]);
-    const int64_t row = queries.row + 8 * r;
+    const int row = queries.row + 8 * r;
     if (row < end) {
       if (a.log_sums != nullptr && threadIdx.x % 4 == 0) {
         a.log_sums[head * a.log_sums_stride + row] = queries.most[r] * a.shape.scale + __logf(total);
       }
-      store_sums<kWidth, kVectors>(a.out.at(row, int64_t{head} * a.shape.width), queries.sums, r,
-                                   __fdividef(kept, total), a.shape.width);
+      store_sums<kWidth, kWhole>(a.out.at(row, head * a.shape.width), queries.sums, r, __fdividef(kept, total),
+                                 a.shape.width);
     }
   }
 }
 
-template <int kWidth, bool kDropout, bool kVectors>
-__global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 8 : 4)
+template <int kWidth, bool kDropout, bool kWhole>
+__global__ void __launch_bounds__(kThreads, kWidth <= 64 && kWhole ? 6 : 4)
     attention_kernel(const __grid_constant__ ForwardArguments a) {
   const int groups = (a.shape.heads + kHeads - 1) / kHeads;
   const int first_head = static_cast<int>(blockIdx.x % groups) * kHeads;
@@ -146,32 +175,28 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 8 : 4)
   if (count <= 0) {
     return;
   }
-  const int64_t row = s.first_query + first;
+  const int row = s.first_query + first;
   if (!s.attends) {
     for (int head = first_head; head < end_head; ++head) {
-      clear_rows(a.out.at(row, int64_t{head} * a.shape.width), a.out.stride, count, a.shape, {lane, kWarp});
+      clear_rows(a.out.at(row, head * a.shape.width), a.out.stride, count, a.shape, {lane, kWarp});
       if (a.log_sums != nullptr && lane < count) {
         a.log_sums[head * a.log_sums_stride + row + lane] = 0;
       }
     }
     return;
   }
-  const auto visible = [&](int query) { return a.shape.causal ? min(s.keys, first + query + 1) : s.keys; };
   const DropoutMask mask(a.shape.dropout);
   Queries<kWidth> queries;
   queries.row = row + lane / 4;
-  const int keys = visible(count - 1);
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    queries.limit[r] = visible(lane / 4 + 8 * r);
-  }
+  queries.keys = a.shape.causal ? min(s.keys, first + count) : s.keys;
+  queries.sees = a.shape.causal ? first + lane / 4 + 1 : s.keys;
 #pragma unroll 1
   for (int head = first_head; head < end_head; ++head) {
-    const int64_t column = int64_t{head} * a.shape.width;
+    const int column = head * a.shape.width;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      queries.q[r].template load<kVectors>(a.q.at(row + min(lane / 4 + 8 * r, count - 1), column), a.shape.width);
-      queries.q[r].clear_from(a.shape.width);
+      const Bf16* q = a.q.at(min(queries.row + 8 * r, a.shape.query_rows - 1), column);
+      queries.q[r].template load<kWhole, 2>(q, a.shape.width);  // by words, which then stand where products want them
       queries.most[r] = -INFINITY;
       queries.total[r] = 0;
     }
@@ -182,10 +207,10 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 8 : 4)
     const Bf16* k = a.k.at(s.first_key, column);
     const Bf16* v = a.v.at(s.first_key, column);
 #pragma unroll 1
-    for (int begin = 0; begin < keys; begin += kKeyStep) {
-      attend<kWidth, kDropout, kVectors>(queries, a, k, v, begin, keys, head, mask);
+    for (int begin = 0; begin < queries.keys; begin += kKeyStep) {
+      attend<kWidth, kDropout, kWhole>(queries, a, k, v, begin, head, mask);
     }
-    finish<kWidth, kVectors>(a, queries, row + count, head, kDropout ? mask.scale() : 1.0F);
+    finish<kWidth, kWhole>(a, queries, row + count, head, kDropout ? mask.scale() : 1.0F);
   }
 }
 
@@ -208,8 +233,8 @@ void CudaBackend::attention(const View& out, const View& log_sums, const View& q
   arguments.shape.vectors &= vectors_of_8(out) && vectors_of_8(q) && vectors_of_8(k) && vectors_of_8(v);
   const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * divide_up(shape.heads, kHeads));
   for_width(arguments.shape.width, arguments.shape.dropout.on(), [&]<int kWidth, bool kDropout>() {
-    const auto kernel =
-        arguments.shape.vectors ? attention_kernel<kWidth, kDropout, true> : attention_kernel<kWidth, kDropout, false>;
+    const bool whole = arguments.shape.vectors && arguments.shape.width == kWidth;
+    const auto kernel = whole ? attention_kernel<kWidth, kDropout, true> : attention_kernel<kWidth, kDropout, false>;
     kernel<<<blocks, kThreads, 0, stream_>>>(arguments);
   });
   check_launch("attention");

@@ -25,20 +25,26 @@ __host__ __device__ constexpr T round_up(T value, T unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// bf16 in device memory: row r, first column of a head.
+// bf16 in device memory: row r, first column of a head. A row's bytes are a 32-bit number so that an address is one
+// multiplication.
 struct Matrix {
   Bf16* data = nullptr;
   int64_t stride = 0;
+  int bytes = 0;  // from row to row
 
   Matrix() = default;
-  explicit Matrix(const View& view) : data(cuda::data<Bf16>(view)), stride(view.stride) {}
-  __device__ Bf16* at(int64_t row, int64_t column) const { return data + row * stride + column; }
+  explicit Matrix(const View& view)
+      : data(cuda::data<Bf16>(view)), stride(view.stride), bytes(static_cast<int>(view.stride * sizeof(Bf16))) {
+    require(view.stride < (1 << 30), "attention on a GPU takes rows of less than 2^30 columns");
+  }
+  __device__ Bf16* at(int row, int column) const { return below(data + column, row); }
+  // The element `rows` rows below another.
+  template <class T>
+  __device__ T* below(T* element, int rows) const {
+    using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+    return reinterpret_cast<T*>(reinterpret_cast<Byte*>(element) + int64_t{rows} * bytes);
+  }
 };
-
-// Row i of those that begin at `first`; the stride is less than 2^31.
-__device__ inline const Bf16* row_at(const Bf16* first, int i, const Matrix& matrix) {
-  return first + int64_t{i} * static_cast<int>(matrix.stride);
-}
 
 struct AttentionArguments {
   const int32_t* query_starts;  // [sentences + 1], the first is 0
@@ -135,30 +141,29 @@ __device__ Sentence find_sentence(const AttentionArguments& a, int slot) {
 template <int kCount>
 using Vector = std::conditional_t<kCount == 8, uint4, std::conditional_t<kCount == 4, uint2, uint32_t>>;
 
-// kCount neighbouring columns of a row, two a word. kVectors: the row is aligned and has a multiple of eight columns;
-// past the last column others are read. Otherwise there are zeros.
-template <int kCount, bool kVectors>
+// kCount neighbouring columns of a row, two a word. kWhole: the row has them all and is aligned; otherwise there are
+// zeros from column `width` on.
+template <int kCount, bool kWhole>
 __device__ void load_columns(uint32_t* to, const Bf16* row, int column, int width) {
-  if constexpr (kVectors) {
-    const auto vector = *reinterpret_cast<const Vector<kCount>*>(row + min(column, width - kCount));
+  if constexpr (kWhole) {
+    const auto vector = *reinterpret_cast<const Vector<kCount>*>(row + column);
     memcpy(to, &vector, sizeof(vector));
   } else {
 #pragma unroll
     for (int i = 0; i < kCount; i += 2) {
       to[i / 2] = pack(column + i < width ? __bfloat162float(row[column + i]) : 0.0F,
                        column + i + 1 < width ? __bfloat162float(row[column + i + 1]) : 0.0F);
+      asm volatile("" : "+r"(to[i / 2]));  // one after the other: there are no registers for all columns unpacked
     }
   }
 }
 
-template <int kCount, bool kVectors>
+template <int kCount, bool kWhole>
 __device__ void store_columns(Bf16* row, int column, int width, const uint32_t* from) {
-  if constexpr (kVectors) {
-    if (column < width) {
-      Vector<kCount> vector;
-      memcpy(&vector, from, sizeof(vector));
-      *reinterpret_cast<Vector<kCount>*>(row + column) = vector;
-    }
+  if constexpr (kWhole) {
+    Vector<kCount> vector;
+    memcpy(&vector, from, sizeof(vector));
+    *reinterpret_cast<Vector<kCount>*>(row + column) = vector;
   } else {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -176,21 +181,13 @@ struct Row {
   static constexpr int kCount = kWidth < 32 ? 4 : 8;
   uint32_t words[kWidth / 8];
 
-  template <bool kVectors>
+  // kAtOnce: columns of one access.
+  template <bool kWhole, int kAtOnce = kCount>
   __device__ void load(const Bf16* row, int width) {
 #pragma unroll
-    for (int i = 0; i < kWidth / 4; i += kCount) {
-      load_columns<kCount, kVectors>(words + i / 2, row, 4 * i + static_cast<int>(threadIdx.x) % 4 * kCount, width);
-    }
-  }
-  // Zeros from column `width` on, a multiple of kCount.
-  __device__ void clear_from(int width) {
-    if (width < kWidth) {
-#pragma unroll
-      for (int i = 0; i < kWidth / 8; ++i) {
-        const int column = 2 * i / kCount * 4 * kCount + static_cast<int>(threadIdx.x) % 4 * kCount;
-        words[i] = column < width ? words[i] : 0;
-      }
+    for (int i = 0; i < kWidth / 4; i += kAtOnce) {
+      const int column = i / kCount * 4 * kCount + i % kCount + static_cast<int>(threadIdx.x) % 4 * kCount;
+      load_columns<kAtOnce, kWhole>(words + i / 2, row, column, width);
     }
   }
 };
@@ -202,12 +199,12 @@ struct Columns {
   static constexpr int kCount = kWidth < 64 ? kWidth / 8 : 8;
   uint32_t words[kWidth / 16];
 
-  template <bool kVectors>
+  template <bool kWhole>
   __device__ void load(const Bf16* row, int width) {
 #pragma unroll
     for (int i = 0; i < kWidth / 8; i += kCount) {
-      load_columns<kCount, kVectors>(words + i / 2, row, 8 * i + static_cast<int>(threadIdx.x) % kWarp / 4 * kCount,
-                                     width);
+      load_columns<kCount, kWhole>(words + i / 2, row, 8 * i + static_cast<int>(threadIdx.x) % kWarp / 4 * kCount,
+                                   width);
     }
   }
 };
@@ -240,7 +237,7 @@ __device__ void multiply_columns(float (&sums)[kWidth / 8][4], const Fragment& l
 }
 
 // Row g (r = 0) or g + 8 (r = 1) of such sums, times a factor, to a head's columns of a row.
-template <int kWidth, bool kVectors>
+template <int kWidth, bool kWhole>
 __device__ void store_sums(Bf16* row, const float (&sums)[kWidth / 8][4], int r, float factor, int width) {
   constexpr int kCount = Columns<kWidth>::kCount;
 #pragma unroll
@@ -253,7 +250,7 @@ __device__ void store_sums(Bf16* row, const float (&sums)[kWidth / 8][4], int r,
       for (int c = 0; c < kCount; c += 2) {
         words[c / 2] = pack(sums[i + c][2 * r + e] * factor, sums[i + c + 1][2 * r + e] * factor);
       }
-      store_columns<kCount, kVectors>(row, column, width, words);
+      store_columns<kCount, kWhole>(row, column, width, words);
     }
   }
 }
