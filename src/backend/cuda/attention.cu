@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 && kWhole ? 6 : 4)
   const int row = s.first_query + first;
   if (!s.attends) {
     for (int head = first_head; head < end_head; ++head) {
-      clear_rows(a.out.at(row, head * a.shape.width), a.out.stride, count, a.shape, {lane, kWarp});
+      clear_rows(a.out, row, head * a.shape.width, count, a.shape, {lane, kWarp});
       if (a.log_sums != nullptr && lane < count) {
         a.log_sums[head * a.log_sums_stride + row + lane] = 0;
       }
@@ -232,10 +232,8 @@ void CudaBackend::attention(const View& out, const View& log_sums, const View& q
                              .log_sums_stride = log_sums.stride};
   arguments.shape.vectors &= vectors_of_8(out) && vectors_of_8(q) && vectors_of_8(k) && vectors_of_8(v);
   const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * divide_up(shape.heads, kHeads));
-  for_width(arguments.shape.width, arguments.shape.dropout.on(), [&]<int kWidth, bool kDropout>() {
-    const bool whole = arguments.shape.vectors && arguments.shape.width == kWidth;
-    const auto kernel = whole ? attention_kernel<kWidth, kDropout, true> : attention_kernel<kWidth, kDropout, false>;
-    kernel<<<blocks, kThreads, 0, stream_>>>(arguments);
+  for_width(arguments.shape, [&]<int kWidth, bool kDropout, bool kWhole>() {
+    attention_kernel<kWidth, kDropout, kWhole><<<blocks, kThreads, 0, stream_>>>(arguments);
   });
   check_launch("attention");
 }
