@@ -17,46 +17,45 @@ struct NormRow {
   static constexpr int kBlock = 256;
   static constexpr int kThreads = kThreadCount;
   static constexpr int kVectors = kVectorCount;
+  static constexpr bool kWhole = kVector;
   static constexpr int kRowsPerBlock = kBlock / kThreads;
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x) % kThreads; }
   __device__ static int place() { return static_cast<int>(threadIdx.x) / kThreads; }  // of the row in the block
   __device__ static int64_t first_row() { return int64_t{blockIdx.x} * kRowsPerBlock + place(); }
   __device__ static uint32_t group(int vector) { return static_cast<uint32_t>(thread() + vector * kThreads); }
-  __device__ static int64_t column(int vector) { return int64_t{8} * group(vector); }
-  __device__ static bool has(int vector, int i, int64_t cols) { return column(vector) + (kVector ? 0 : i) < cols; }
+  __device__ static int column(int vector) { return 8 * (thread() + vector * kThreads); }
+  __device__ static bool has(int vector, int i, int cols) { return column(vector) + (kVector ? 0 : i) < cols; }
 
   // Absent columns read as 0.
-  __device__ static void load(float (&to)[kVectors][8], const Bf16* row, int64_t cols) {
-    if constexpr (kVector) {
-      Bf16x8 packed[kVectors];
+  __device__ static void load(Bf16x8 (&to)[kVectors], const Bf16* row, int cols) {
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        packed[v] = has(v, 0, cols) ? *reinterpret_cast<const Bf16x8*>(row + column(v)) : Bf16x8{};
-      }
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        packed[v].unpack(to[v]);
-      }
-    } else {
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        load8<false>(to[v], row, column(v), cols);
+    for (int v = 0; v < kVectors; ++v) {
+      if constexpr (kVector) {
+        to[v] = has(v, 0, cols) ? load_vector(row + column(v)) : Bf16x8{};
+      } else {
+        float values[8];
+        load8<false>(values, row, column(v), cols);
+        to[v] = Bf16x8::pack(values);
       }
     }
   }
 
-  __device__ static void store(Bf16* row, int64_t cols, const float (&from)[kVectors][8]) {
+  __device__ static void store(Bf16* row, int cols, const Bf16x8 (&from)[kVectors]) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
-      if (has(v, 0, cols)) {
-        store8<kVector>(row, column(v), cols, from[v]);
+      if constexpr (!kVector) {
+        float values[8];
+        from[v].unpack(values);
+        store8<false>(row, column(v), cols, values);
+      } else if (has(v, 0, cols)) {
+        store_vector(row + column(v), from[v]);
       }
     }
   }
 
   // Eight of the columns' f32 parameters; absent ones are 0.
-  __device__ static void load_parameters(float (&to)[8], const float* parameters, int vector, int64_t cols) {
+  __device__ static void load_parameters(float (&to)[8], const float* parameters, int vector, int cols) {
     if constexpr (kVector) {
       const float4* from = reinterpret_cast<const float4*>(parameters + column(vector));
       const bool there = has(vector, 0, cols);
@@ -73,7 +72,7 @@ struct NormRow {
 
   // body(vector, i) for the columns that are there.
   template <class Body>
-  __device__ static void each(int64_t cols, const Body& body) {
+  __device__ static void each(int cols, const Body& body) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
 #pragma unroll

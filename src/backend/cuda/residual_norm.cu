@@ -15,70 +15,95 @@ struct Arguments {
   const Bf16* branch;  // or null
   const float *gamma, *beta;
   int64_t sum_stride, normed_stride, statistics_stride, residual_stride, branch_stride;
-  int64_t rows, cols;
+  int64_t rows;
+  int cols;
+  float share;  // 1 / cols
   DropoutArguments dropout;
 };
+
+// Blocks that a multiprocessor holds at one time.
+template <class Row>
+constexpr int kResident = Row::kVectors > 2 ? 2
+                          : Row::kWhole     ? 4
+                                            : 3;
 
 // x = residual + dropout(branch), rounded as memory holds it, so that the backward pass normalises the very same
 // numbers. Absent columns are 0.
 template <class Row>
-__device__ void add_branch(float (&x)[Row::kVectors][8], const Arguments& a, int64_t row) {
-  float added[Row::kVectors][8];
+__device__ void add_branch(Bf16x8 (&x)[Row::kVectors], const Arguments& a, int64_t row) {
   Row::load(x, a.residual + row * a.residual_stride, a.cols);
   if (a.branch == nullptr) {
     return;
   }
-  Row::load(added, a.branch + row * a.branch_stride, a.cols);
+  Bf16x8 branch[Row::kVectors];
+  Row::load(branch, a.branch + row * a.branch_stride, a.cols);
   const DropoutMask mask(a.dropout);
+  Philox words[Row::kVectors] = {};  // made while the rows are on their way; where dropout is off all are kept, times 1
+  if (mask.on()) {
+#pragma unroll
+    for (int v = 0; v < Row::kVectors; ++v) {
+      words[v] = mask.lanes(row, Row::group(v));
+    }
+  }
 #pragma unroll
   for (int v = 0; v < Row::kVectors; ++v) {
-    if (mask.on()) {
-      mask.apply(added[v], row, Row::group(v));
-    }
+    float sums[8], added[8];
+    x[v].unpack(sums);
+    branch[v].unpack(added);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      x[v][i] = __bfloat162float(__float2bfloat16_rn(x[v][i] + added[v][i]));
+    for (int i = 0; i < 4; ++i) {
+      sums[2 * i] += added[2 * i] * (mask.keeps_low(words[v][i]) ? mask.scale() : 0.0F);
+      sums[2 * i + 1] += added[2 * i + 1] * (mask.keeps_high(words[v][i]) ? mask.scale() : 0.0F);
     }
+    x[v] = Bf16x8::pack(sums);
   }
 }
 
 template <class Row>
-__global__ void __launch_bounds__(Row::kBlock) residual_norm_kernel(Arguments a) {
+__global__ void __launch_bounds__(Row::kBlock, kResident<Row>) residual_norm_kernel(const Arguments a) {
   __shared__ float shared[2][Row::kBlock / kWarp];
   const int64_t row = Row::first_row();
   if (row >= a.rows) {
     return;
   }
+  Bf16x8 packed[Row::kVectors];
+  add_branch<Row>(packed, a, row);
+  if (a.sum != nullptr) {
+    Row::store(a.sum + row * a.sum_stride, a.cols, packed);
+  }
   float x[Row::kVectors][8];
-  add_branch<Row>(x, a, row);
   float total = 0;
-  Row::each(a.cols, [&](int v, int i) { total += x[v][i]; });
-  const float mean = Row::sum(total, shared[0]) / static_cast<float>(a.cols);
+#pragma unroll
+  for (int v = 0; v < Row::kVectors; ++v) {
+    packed[v].unpack(x[v]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      total += x[v][i];
+    }
+  }
+  const float mean = Row::sum(total, shared[0]) * a.share;
   float squares = 0;
   Row::each(a.cols, [&](int v, int i) {
     const float distance = x[v][i] - mean;
     squares += distance * distance;
   });
-  const float variance = Row::sum(squares, shared[1]) / static_cast<float>(a.cols);
-  const float rstd = 1.0F / sqrtf(variance + 1e-6F);
+  const float rstd = rsqrtf(Row::sum(squares, shared[1]) * a.share + 1e-6F);
   if (Row::thread() == 0) {
     a.statistics[row * a.statistics_stride] = mean;
     a.statistics[row * a.statistics_stride + 1] = rstd;
   }
-  if (a.sum != nullptr) {
-    Row::store(a.sum + row * a.sum_stride, a.cols, x);
-  }
-  float gamma[8], beta[8];
 #pragma unroll
   for (int v = 0; v < Row::kVectors; ++v) {
+    float gamma[8], beta[8];
     Row::load_parameters(gamma, a.gamma, v, a.cols);
     Row::load_parameters(beta, a.beta, v, a.cols);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       x[v][i] = (x[v][i] - mean) * rstd * gamma[i] + beta[i];
     }
+    packed[v] = Bf16x8::pack(x[v]);
   }
-  Row::store(a.normed + row * a.normed_stride, a.cols, x);
+  Row::store(a.normed + row * a.normed_stride, a.cols, packed);
 }
 
 }  // namespace
@@ -105,7 +130,8 @@ void CudaBackend::residual_norm(const View& sum, const View& normed, const View&
                             residual.stride,
                             branch.stride,
                             normed.rows,
-                            normed.cols,
+                            static_cast<int>(normed.cols),
+                            1.0F / static_cast<float>(normed.cols),
                             DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(sum) && vectors_of_8(normed) && vectors_of_8(residual) && vectors_of_8(branch) &&
                        aligned_16(gamma) && aligned_16(beta);

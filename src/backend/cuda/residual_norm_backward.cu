@@ -1,3 +1,5 @@
+#include <cuda_pipeline.h>
+
 #include <algorithm>
 
 #include "backend/cuda/cuda_backend.h"
@@ -17,13 +19,15 @@ struct Arguments {
   const Bf16* sum;
   const float *statistics, *gamma;
   int64_t dresidual_stride, dbranch_stride, dnormed_stride, dsum_stride, sum_stride, statistics_stride;
-  int64_t rows, cols;
+  int64_t rows;
+  int cols;
+  float share;  // 1 / cols
   DropoutArguments dropout;
 };
 
 // Blocks that a multiprocessor holds at one time.
 template <class Row>
-constexpr int kResident = Row::kVectors <= 2 ? 2 : 1;
+constexpr int kResident = Row::kWhole&& Row::kVectors <= 2 ? 2 : 1;
 
 // Adds up what the rows' threads hold for the same columns; the sums end with the block's first row of threads.
 template <class Row>
@@ -51,6 +55,86 @@ __device__ void add_over_places(float (&sums)[2][Row::kVectors][8]) {
   }
 }
 
+// What a thread reads of a row. Whole vectors of the row that follows are on their way into shared memory while this
+// one is worked on; a thread reads back only what it has copied itself, so no barrier is needed.
+template <class Row>
+struct Inputs {
+  static constexpr bool kAhead = Row::kWhole && Row::kVectors <= 2;
+  using Room = uint4[kAhead ? 3 : 1][Row::kVectors][Row::kBlock];
+
+  Bf16x8 dnormed[Row::kVectors], sum[Row::kVectors], dsum[Row::kVectors] = {};
+
+  // Returns the row's mean and rstd, which are on their way too.
+  __device__ static float2 fetch(Room& room, const Arguments& a, int64_t row) {
+    if constexpr (kAhead) {
+      copy(room[0], a.dnormed + row * a.dnormed_stride, a.cols);
+      copy(room[1], a.sum + row * a.sum_stride, a.cols);
+      if (a.dsum != nullptr) {
+        copy(room[2], a.dsum + row * a.dsum_stride, a.cols);
+      }
+      __pipeline_commit();
+    }
+    const float* statistics = a.statistics + row * a.statistics_stride;
+    return {statistics[0], statistics[1]};
+  }
+
+  // The row that was fetched last.
+  __device__ Inputs(const Room& room, const Arguments& a, int64_t row) {
+    if constexpr (kAhead) {
+      __pipeline_wait_prior(0);
+      read(dnormed, room[0], a.cols);
+      read(sum, room[1], a.cols);
+      if (a.dsum != nullptr) {
+        read(dsum, room[2], a.cols);
+      }
+    } else {
+      Row::load(dnormed, a.dnormed + row * a.dnormed_stride, a.cols);
+      Row::load(sum, a.sum + row * a.sum_stride, a.cols);
+      if (a.dsum != nullptr) {
+        Row::load(dsum, a.dsum + row * a.dsum_stride, a.cols);
+      }
+    }
+  }
+
+ private:
+  __device__ static void copy(uint4 (&to)[Row::kVectors][Row::kBlock], const Bf16* row, int cols) {
+#pragma unroll
+    for (int v = 0; v < Row::kVectors; ++v) {
+      if (Row::has(v, 0, cols)) {
+        __pipeline_memcpy_async(&to[v][threadIdx.x], row + Row::column(v), 16);
+      }
+    }
+  }
+  __device__ static void read(Bf16x8 (&to)[Row::kVectors], const uint4 (&from)[Row::kVectors][Row::kBlock], int cols) {
+#pragma unroll
+    for (int v = 0; v < Row::kVectors; ++v) {
+      to[v] = Row::has(v, 0, cols) ? load_vector(&from[v][threadIdx.x]) : Bf16x8{};
+    }
+  }
+};
+
+// dresidual = d, dbranch = d * mask.
+template <class Row>
+__device__ void write(const Arguments& a, int64_t row, const DropoutMask& mask, float (&d)[Row::kVectors][8]) {
+  Bf16x8 packed[Row::kVectors];
+#pragma unroll
+  for (int v = 0; v < Row::kVectors; ++v) {
+    packed[v] = Bf16x8::pack(d[v]);
+  }
+  Row::store(a.dresidual + row * a.dresidual_stride, a.cols, packed);
+  if (a.dbranch == nullptr) {
+    return;
+  }
+#pragma unroll
+  for (int v = 0; v < Row::kVectors; ++v) {
+    if (mask.on()) {
+      mask.apply(d[v], row, Row::group(v));
+      packed[v] = Bf16x8::pack(d[v]);
+    }
+  }
+  Row::store(a.dbranch + row * a.dbranch_stride, a.cols, packed);
+}
+
 // With x = (sum - mean) * rstd and g = dnormed * gamma: d = rstd * (g - mean(g) - x * mean(g x)) + dsum.
 // The block's shares of dgamma and dbeta go to parts[blockIdx.x], [2, cols].
 template <class Row>
@@ -59,24 +143,26 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
   constexpr int kVectors = Row::kVectors;
   // Two in turn: a row's threads write one again only behind the barrier of the other.
   __shared__ float2 shared[2][Row::kBlock / kWarp];
+  __shared__ typename Inputs<Row>::Room room;
   int turn = 0;
   const DropoutMask mask(a.dropout);
-  const float share = 1.0F / static_cast<float>(a.cols);
   float dparameters[2][kVectors][8] = {};  // dgamma, dbeta
-  for (int64_t row = Row::first_row(); row < a.rows; row += int64_t{gridDim.x} * Row::kRowsPerBlock, turn ^= 1) {
-    float d[kVectors][8], x[kVectors][8], more[kVectors][8];
-    Row::load(d, a.dnormed + row * a.dnormed_stride, a.cols);
-    Row::load(x, a.sum + row * a.sum_stride, a.cols);
-    if (a.dsum != nullptr) {
-      Row::load(more, a.dsum + row * a.dsum_stride, a.cols);
-    }
-    const float mean = a.statistics[row * a.statistics_stride];
-    const float rstd = a.statistics[row * a.statistics_stride + 1];
+  const int64_t step = int64_t{gridDim.x} * Row::kRowsPerBlock;
+  float2 statistics{0, 0};
+  if (Row::first_row() < a.rows) {
+    statistics = Inputs<Row>::fetch(room, a, Row::first_row());
+  }
+  for (int64_t row = Row::first_row(); row < a.rows; row += step, turn ^= 1) {
+    const Inputs<Row> in(room, a, row);
+    const float mean = statistics.x, rstd = statistics.y;
+    float d[kVectors][8], x[kVectors][8];
     float2 sums{0, 0};  // of g, of g x
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       float gamma[8];
       Row::load_parameters(gamma, a.gamma, v, a.cols);
+      in.dnormed[v].unpack(d[v]);
+      in.sum[v].unpack(x[v]);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         x[v][i] = (x[v][i] - mean) * rstd;
@@ -86,25 +172,21 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
         sums = add(sums, {d[v][i], d[v][i] * x[v][i]});
       }
     }
+    if (row + step < a.rows) {
+      statistics = Inputs<Row>::fetch(room, a, row + step);
+    }
     sums = Row::sum(sums, shared[turn]);
-    const float mean_g = sums.x * share, mean_gx = sums.y * share;
+    const float mean_g = sums.x * a.share, mean_gx = sums.y * a.share;
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
+      float more[8];
+      in.dsum[v].unpack(more);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        d[v][i] = (d[v][i] - mean_g - x[v][i] * mean_gx) * rstd + (a.dsum != nullptr ? more[v][i] : 0.0F);
+        d[v][i] = (d[v][i] - mean_g - x[v][i] * mean_gx) * rstd + more[i];
       }
     }
-    Row::store(a.dresidual + row * a.dresidual_stride, a.cols, d);
-    if (a.dbranch != nullptr) {
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        if (mask.on()) {
-          mask.apply(d[v], row, Row::group(v));
-        }
-      }
-      Row::store(a.dbranch + row * a.dbranch_stride, a.cols, d);
-    }
+    write<Row>(a, row, mask, d);
   }
   add_over_places<Row>(dparameters);
   if (Row::place() == 0) {
@@ -149,11 +231,22 @@ void CudaBackend::residual_norm_backward(const View& dresidual, const View& dbra
   if (dnormed.size() == 0) {
     return;
   }
-  const Arguments arguments{data<Bf16>(dresidual),    data<Bf16>(dbranch),   data<const Bf16>(dnormed),
-                            data<const Bf16>(dsum),   data<const Bf16>(sum), data<const float>(statistics),
-                            data<const float>(gamma), dresidual.stride,      dbranch.stride,
-                            dnormed.stride,           dsum.stride,           sum.stride,
-                            statistics.stride,        dnormed.rows,          dnormed.cols,
+  const Arguments arguments{data<Bf16>(dresidual),
+                            data<Bf16>(dbranch),
+                            data<const Bf16>(dnormed),
+                            data<const Bf16>(dsum),
+                            data<const Bf16>(sum),
+                            data<const float>(statistics),
+                            data<const float>(gamma),
+                            dresidual.stride,
+                            dbranch.stride,
+                            dnormed.stride,
+                            dsum.stride,
+                            sum.stride,
+                            statistics.stride,
+                            dnormed.rows,
+                            static_cast<int>(dnormed.cols),
+                            1.0F / static_cast<float>(dnormed.cols),
                             DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(dresidual) && vectors_of_8(dbranch) && vectors_of_8(dnormed) &&
                        vectors_of_8(dsum) && vectors_of_8(sum) && aligned_16(gamma);
