@@ -80,7 +80,8 @@ void print(const StepBench& bench) {
               peak / 1e12, bandwidth / 1e12);
   double products = 0, product_flops = 0, alone = 0;
   if (!bench.profile.empty()) {
-    std::printf("%8s %6s %9s %9s %8s %8s  %s\n", "ms", "calls", "us/call", "TFLOP/s", "TB/s", "% floor", "op, each alone");
+    std::printf("%8s %6s %9s %9s %8s %8s  %s\n", "ms", "calls", "us/call", "TFLOP/s", "TB/s", "% floor",
+                "op, each alone");
   }
   for (const OpProfile& op : bench.profile) {
     const double floor = std::max(op.flops / peak, op.bytes / bandwidth);
@@ -98,16 +99,16 @@ void print(const StepBench& bench) {
   std::printf(
       "step: %.3f ms, %.0f source + %.0f target tokens in %.2f rounds, %.0f target tokens/s, %.1f TFLOP/s (%.1f %% of "
       "the large product), dead rows %.2f %%, memory %.2f GiB\n",
-      bench.seconds * 1e3, bench.source_tokens, bench.target_tokens, bench.rounds,
-      bench.target_tokens / bench.seconds, bench.flops / bench.seconds / 1e12, 100 * bench.flops / bench.seconds / peak,
-      100 * bench.dead_rows, static_cast<double>(bench.memory) / (1 << 30));
+      bench.seconds * 1e3, bench.source_tokens, bench.target_tokens, bench.rounds, bench.target_tokens / bench.seconds,
+      bench.flops / bench.seconds / 1e12, 100 * bench.flops / bench.seconds / peak, 100 * bench.dead_rows,
+      static_cast<double>(bench.memory) / (1 << 30));
 }
 
 void run_peer(const Options& options, const ModelConfig& model, const StepBench& bench) {
-  const std::string command = fmt::format("{} {} --lengths {} --tokens {} --d {} --f {} --h {} --L {} --V {} --variants {}",
-                                          options.python, options.peer, options.write_lengths, options.tokens,
-                                          model.width, model.feed_forward, model.heads, model.encoder_layers,
-                                          options.vocabulary, options.variants);
+  const std::string command =
+      fmt::format("{} {} --lengths {} --tokens {} --d {} --f {} --h {} --L {} --V {} --variants {}", options.python,
+                  options.peer, options.write_lengths, options.tokens, model.width, model.feed_forward, model.heads,
+                  model.encoder_layers, options.vocabulary, options.variants);
   std::printf("peer: %s\n", command.c_str());
   std::fflush(stdout);
   FILE* pipe = popen(command.c_str(), "r");

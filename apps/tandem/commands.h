@@ -14,5 +14,6 @@ void add_evaluate(Program& program);
 void add_inspect(Program& program);
 void add_average(Program& program);
 void add_bench(Program& program);
+void add_tune(Program& program);
 
 }  // namespace tandem::cli

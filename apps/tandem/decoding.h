@@ -15,7 +15,7 @@ struct DecodingOptions {
   std::string model;
   int beam = 4;
   double alpha = 0.6;
-  int64_t batch = 64;
+  int64_t batch = 0;
   int64_t max_extra = 50;
   std::string device = "auto";
   int threads = 0;

@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   add_inspect(program);
   add_average(program);
   add_bench(program);
+  add_tune(program);
   try {
     return program.run(argc, argv);
   } catch (const tandem::Interrupted& interrupted) {

@@ -13,6 +13,7 @@ void add_train(Program& program) {
     std::string config;
     std::vector<std::string> overrides;
     bool start_over = false;
+    double check_share = 0;
   };
   auto options = std::make_shared<Options>();  // shared with the action that runs after parsing
   program.add("train", "Trains a model; goes on where the run directory has a checkpoint.")
@@ -20,6 +21,8 @@ void add_train(Program& program) {
       .required()
       .option("settings", options->overrides, "key=value: settings that go before those of the file")
       .flag("--start-over", options->start_over, "remove what a former run left in the run directory and begin anew")
+      .option("--check-backend", options->check_share,
+              "share of the steps, 0 to 1, that a GPU's run also computes on the CPU, op by op, and compares")
       .example(
           "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de stop.max_steps=20000\n"
           "Ctrl-C and SIGTERM save and end; SIGUSR1 saves and goes on.")
@@ -27,7 +30,9 @@ void add_train(Program& program) {
         const TrainConfig config = load_config(options->config, options->overrides);
         require(!config.data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
         require(!config.run.empty(), "no run directory given: add run=DIR");
-        const TrainOutcome outcome = train_model(config, options->start_over);
+        require(options->check_share >= 0 && options->check_share <= 1,
+                "--check-backend is a share of the steps, from 0 to 1, not {}", options->check_share);
+        const TrainOutcome outcome = train_model(config, options->start_over, options->check_share);
         if (outcome.signal != 0) {
           throw Interrupted(outcome.signal,
                             fmt::format("{} at step {}; saved in {}; the same command goes on from there",

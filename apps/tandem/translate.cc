@@ -63,7 +63,7 @@ void run_translate(const TranslateArguments& arguments) {
   });
   log::info("{}; {}, step {}", loaded.backend->description(), loaded.model.directory().string(), loaded.model.step());
   // Many batches at a time, so that sentences of similar length meet; at a terminal every line is answered at once.
-  const int64_t window = typed ? 1 : 64 * loaded.translate.batch;
+  const int64_t window = typed ? 1 : 64 * loaded.translator.batch();
   const OutputFormat format = arguments.n_best > 0 ? OutputFormat::n_best
                               : arguments.scores   ? OutputFormat::scores
                                                    : OutputFormat::text;

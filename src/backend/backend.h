@@ -141,6 +141,8 @@ class Backend {
   virtual bool computes(DType type) const = 0;
   // How many rows of logits [rows, V] to hold at one time.
   virtual int64_t loss_rows() const = 0;
+  // How many sentences to decode together.
+  virtual int64_t decode_sentences() const = 0;
   // Bytes of the device's memory that are free, and all of them; the machine's on a CPU.
   struct MemorySizes {
     size_t free = 0, total = 0;

@@ -13,6 +13,7 @@ class ForwardingBackend : public Backend {
   bool fixed_shape() const override { return inner_.fixed_shape(); }
   bool computes(DType type) const override { return inner_.computes(type); }
   int64_t loss_rows() const override { return inner_.loss_rows(); }
+  int64_t decode_sentences() const override { return inner_.decode_sentences(); }
   MemorySizes memory_sizes() const override { return inner_.memory_sizes(); }
   void wait() override { inner_.wait(); }
   std::unique_ptr<Recording> record(std::function<void()> body) override { return inner_.record(std::move(body)); }
@@ -20,7 +21,9 @@ class ForwardingBackend : public Backend {
   std::unique_ptr<Outbox> make_outbox(size_t bytes) override { return inner_.make_outbox(bytes); }
   void set_tuning(bool on) override { inner_.set_tuning(on); }
   std::string algorithms() const override { return inner_.algorithms(); }
-  void use_algorithms(const std::string& table, const std::string& name) override { inner_.use_algorithms(table, name); }
+  void use_algorithms(const std::string& table, const std::string& name) override {
+    inner_.use_algorithms(table, name);
+  }
   Buffer allocate(size_t bytes) override { return inner_.allocate(bytes); }
   void upload(const View& to, const void* from) override { inner_.upload(to, from); }
   void download(void* to, const View& from) override { inner_.download(to, from); }

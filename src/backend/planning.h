@@ -15,6 +15,7 @@ class PlanningBackend final : public Backend {
   bool fixed_shape() const override { return model_.fixed_shape(); }
   bool computes(DType type) const override { return model_.computes(type); }
   int64_t loss_rows() const override { return model_.loss_rows(); }
+  int64_t decode_sentences() const override { return model_.decode_sentences(); }
   MemorySizes memory_sizes() const override { return model_.memory_sizes(); }
 
   void wait() override {}

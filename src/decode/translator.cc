@@ -29,13 +29,17 @@ std::string one_line(std::string text) {
 
 void check(const TranslateOptions& options) {
   check(options.decode);
-  require(options.batch >= 1, "a batch of {} sentences is not possible: give 1 or more", options.batch);
+  require(options.batch >= 0, "a batch of {} sentences is not possible: give 1 or more, or 0 for the usual",
+          options.batch);
 }
 
 Translator::Translator(BatchDecoder& decoder, const Subwords& source, const Subwords& target,
                        const TranslateOptions& options)
     : decoder_(decoder), source_(source), target_(target), options_(options) {
   check(options);
+  const int64_t usual = decoder.usual_sentences();
+  options_.batch = options.batch > 0 ? options.batch : usual;
+  options_.batch_tokens = options.batch_tokens > 0 ? options.batch_tokens : 64 * std::max(usual, options_.batch);
 }
 
 std::vector<Translator::Segment> Translator::segments_of(std::span<const std::string> lines, int64_t first_line) const {

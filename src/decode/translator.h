@@ -14,8 +14,9 @@ namespace tandem {
 
 struct TranslateOptions {
   DecodeConfig decode;
-  int64_t batch = 64;                  // sentences decoded together at most; does not change the result
-  int64_t batch_tokens = 4096;         // source pieces decoded together at most: bounds memory
+  int64_t batch = 0;         // sentences decoded together at most, 0 = as many as the backend likes; does not change
+                             // the result
+  int64_t batch_tokens = 0;  // source pieces decoded together at most, which bounds memory; 0 = 64 a sentence
   std::function<void()> before_batch;  // may throw to stop
 };
 
@@ -41,6 +42,7 @@ class Translator {
   // The best translation of each line.
   std::vector<std::string> translate_best(std::span<const std::string> lines);
 
+  int64_t batch() const { return options_.batch; }          // sentences decoded together at most
   int64_t output_pieces() const { return output_pieces_; }  // of the best translations so far, end marks counted
 
  private:

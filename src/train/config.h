@@ -77,6 +77,7 @@ struct TrainConfig {
   std::string device = "auto";  // auto, cpu, cuda or cuda:N
   int threads = 0;              // 0 = all cores that this process may use
   Precision precision = Precision::automatic;
+  std::string algorithms;  // a table made by `tandem tune`; empty = the libraries' own choice
   float label_smoothing = 0.1F;
   int64_t micro_batch = 0;  // batch.micro_batch: tokens a side of one round; 0 = "fit": as many as memory holds
 

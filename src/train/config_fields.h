@@ -97,6 +97,7 @@ void visit_config(TrainConfig& c, Visit& visit) {
   visit("device", c.device, Range{});
   visit("threads", c.threads, Range{.low = 0, .high = 1024});
   visit.choice("precision", c.precision, Choices{"auto", "f32", "bf16"});
+  visit("algorithms", c.algorithms, Range{});
   visit("label_smoothing", c.label_smoothing, kShare);
   visit_model(c.model, visit);
   visit("batch.tokens", c.batch.tokens, at_least(1));

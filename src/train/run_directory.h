@@ -18,6 +18,7 @@ class RunDirectory {
   std::filesystem::path log() const { return root_ / "train.log"; }       //
   std::filesystem::path metrics() const { return root_ / "metrics"; }     // <rank>.jsonl
   std::filesystem::path events() const { return root_ / "tensorboard"; }  // TensorBoard event files
+  std::filesystem::path algorithms() const { return root_ / "algorithms.txt"; }  // table that the run computes with
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
 
   // Removes everything a former run left here, and nothing else: to start over.

@@ -6,8 +6,10 @@
 #include <deque>
 #include <optional>
 
+#include "backend/checked/checked_backend.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/philox.h"
 #include "core/signals.h"
 #include "data/capacity.h"
 #include "data/prefetch.h"
@@ -42,20 +44,33 @@ struct GivenStep {
 
 constexpr size_t kStepsUnderWay = 3;  // enough that the device never waits for the host
 
+constexpr uint32_t kCheckPurpose = 0xC4EC;  // philox's counter of the choice of steps to check
+
+std::unique_ptr<Backend> backend_for(const TrainConfig& config, double check_share) {
+  auto backend = make_backend(config.device, config.threads);
+  if (check_share == 0) {
+    return backend;
+  }
+  require(backend->fixed_shape(), "there is no GPU whose arithmetic could be checked");
+  return std::make_unique<CheckedBackend>(std::move(backend), config.threads);
+}
+
 class Trainer {
  public:
-  Trainer(const TrainConfig& config, Prepared data, RunDirectory& run);
+  Trainer(const TrainConfig& config, Prepared data, RunDirectory& run, double check_share);
 
   void begin();  // fresh weights, or those of config.init; or the latest checkpoint
   TrainOutcome run();
 
  private:
+  void use_algorithms();
   void begin_fresh();
   void resume(const std::filesystem::path& checkpoint);
   void load(const std::filesystem::path& checkpoint);
   void start_batches();
 
   void give_step();
+  void give_to_backend(const TrainStep& step, const StepState& state);
   void take_result();
   void take_all_results();
   void count(const GivenStep& given, const StepResult& result);
@@ -91,6 +106,7 @@ class Trainer {
   TrainConfig config_;
   RunDirectory& run_;
   Prepared data_;
+  double check_share_;
   std::unique_ptr<Backend> backend_;
   Transformer model_;
   ModelState weights_;
@@ -113,11 +129,12 @@ class Trainer {
   int64_t saved_step_ = -1;
 };
 
-Trainer::Trainer(const TrainConfig& config, Prepared data, RunDirectory& run)
+Trainer::Trainer(const TrainConfig& config, Prepared data, RunDirectory& run, double check_share)
     : config_(config),
       run_(run),
       data_(std::move(data)),
-      backend_(make_backend(config.device, config.threads)),
+      check_share_(check_share),
+      backend_(backend_for(config, check_share)),
       model_(*backend_, config_.model),
       weights_(*backend_, model_.parameters(), compute_type(config_.precision, *backend_),
                config_.optimizer.ema_decay > 0),
@@ -141,7 +158,24 @@ Trainer::Trainer(const TrainConfig& config, Prepared data, RunDirectory& run)
 
 // ---- before the first step
 
+// The table that the run began with, so that a resumed run computes the same bits; else the config's.
+void Trainer::use_algorithms() {
+  constexpr size_t kMostBytes = 1 << 20;
+  if (std::filesystem::exists(run_.algorithms())) {
+    try {
+      backend_->use_algorithms(read_file(run_.algorithms(), kMostBytes), run_.algorithms().string());
+    } catch (const Error& error) {
+      log::warning("{}; the run goes on without it, and not with the same bits", error.what());
+    }
+  } else if (!config_.algorithms.empty()) {
+    const std::string table = read_file(config_.algorithms, kMostBytes);
+    backend_->use_algorithms(table, config_.algorithms);
+    write_file(run_.algorithms(), table);
+  }
+}
+
 void Trainer::begin() {
+  use_algorithms();
   remove_stale_checkpoints(run_.root());
   const auto latest = find_latest(run_.root());
   if (latest) {
@@ -252,9 +286,24 @@ void Trainer::give_step() {
   state.loss_scale = 1.0F / static_cast<float>(given.step.target_tokens);
   given.learning_rate = learning_rate(config_.schedule, this->given()) * state_.learning_rate_factor;
   state.learning_rate = static_cast<float>(given.learning_rate);
-  stepper_.give(given.step, state);
+  give_to_backend(given.step, state);
   given.step.rounds.clear();
   given_.push_back(std::move(given));
+}
+
+void Trainer::give_to_backend(const TrainStep& step, const StepState& state) {
+  const float drawn = uniform(philox(state.seed, state.step, kCheckPurpose, 0, 0)[0]);
+  if (!(static_cast<double>(drawn) < check_share_)) {
+    stepper_.give(step, state);
+    return;
+  }
+  auto& checked = static_cast<CheckedBackend&>(*backend_);
+  const int64_t before = checked.ops_checked();
+  checked.set_checking(true);
+  stepper_.give(step, state, false);
+  checked.set_checking(false);
+  log::info("step {}: {} ops computed on the CPU as well, all equal up to rounding", grouped(given() + 1),
+            checked.ops_checked() - before);
 }
 
 void Trainer::take_result() {
@@ -480,7 +529,7 @@ void Trainer::save() {
 
 }  // namespace
 
-TrainOutcome train_model(TrainConfig config, bool start_over) {
+TrainOutcome train_model(TrainConfig config, bool start_over, double check_share) {
   RunDirectory run(config.run);
   if (start_over) {
     run.clear();
@@ -488,7 +537,7 @@ TrainOutcome train_model(TrainConfig config, bool start_over) {
   log::open_file(run.log());
   Prepared data = Prepared::open(config.data);
   complete_config(config, data);
-  Trainer trainer(config, std::move(data), run);
+  Trainer trainer(config, std::move(data), run, check_share);
   trainer.begin();
   TrainOutcome outcome = trainer.run();
   log::close_file();

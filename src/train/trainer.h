@@ -20,7 +20,8 @@ struct TrainOutcome {
 
 // Trains until a limit of config.stop is reached or a signal asks to stop; the state is saved either way. Goes on where
 // the run directory has a checkpoint, unless `start_over`, which removes the former run. Fails with one sentence when
-// data or model of that checkpoint differ.
-TrainOutcome train_model(TrainConfig config, bool start_over);
+// data or model of that checkpoint differ. check_share: of the steps, chosen at random, that are also computed on the
+// CPU, op by op, and compared; the first difference ends the run.
+TrainOutcome train_model(TrainConfig config, bool start_over, double check_share = 0);
 
 }  // namespace tandem

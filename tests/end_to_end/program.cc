@@ -124,6 +124,7 @@ void make_small_corpus(const TemporaryDirectory& directory) {
     write_text(directory / (std::string(name) + ".de"), target);
   }
   write_text(directory / "config.toml", R"(
+device = "cpu"
 precision = "f32"
 threads = 1
 [model]

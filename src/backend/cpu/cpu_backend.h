@@ -14,6 +14,7 @@ class CpuBackend final : public Backend {
   bool fixed_shape() const override { return false; }
   bool computes(DType type) const override { return type == DType::f32 || cpu_has_native_bf16(); }
   int64_t loss_rows() const override { return 1024; }  // stay near the caches
+  int64_t decode_sentences() const override { return 64; }
   MemorySizes memory_sizes() const override;
 
   void wait() override {}

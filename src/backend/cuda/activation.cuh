@@ -48,13 +48,4 @@ void with_activation(Activation activation, const Body& body) {
   }
 }
 
-// A product that is followed by a pass over its result is made this many rows at a time, so that the pass finds them in
-// the L2 cache: about half of it, in whole tiles.
-inline int64_t rows_at_a_time(const View& result) {
-  constexpr int64_t kBytes = int64_t{26} << 20;
-  constexpr int64_t kTile = 128;
-  const int64_t parts = std::max<int64_t>(1, divide_up(result.size() * 2, kBytes));
-  return divide_up(divide_up(result.rows, parts), kTile) * kTile;
-}
-
 }  // namespace tandem::cuda

@@ -19,6 +19,7 @@ class CudaBackend final : public Backend {
   bool fixed_shape() const override { return true; }
   bool computes(DType type) const override { return type == DType::bf16; }
   int64_t loss_rows() const override;
+  int64_t decode_sentences() const override { return 512; }
   MemorySizes memory_sizes() const override;
 
   void wait() override;

@@ -1,8 +1,10 @@
-// Bias and relu run in the product's own epilogue. Dropout and the other activations need a pass of their own, in which
-// relu also notes one bit for each element where the gradient flows (the gate).
+// Bias and relu run in the product's own epilogue; dropout after relu too, where fused_product.h can. Otherwise dropout
+// and the other activations need a pass of their own, in which relu also notes one bit for each element where the
+// gradient flows (the gate).
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/dropout.cuh"
+#include "backend/cuda/fused_product.h"
 
 namespace tandem {
 
@@ -10,15 +12,15 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kThreads = 256;
-constexpr int kGroupsOfThread = 2;  // of eight columns
+constexpr int kWarps = 8;
+constexpr int kColumns = kWarp * 8;  // of a block: a lane has eight
+constexpr int kRowsOfWarp = 4;
 
 struct ActivateArguments {
   Bf16* y;
   const Bf16* x;
   uint8_t* gate;  // or null: byte [row * gate_stride + col / 8] gets the bits of eight columns
   int64_t y_stride, x_stride, gate_stride;
-  int64_t first_row;  // of these rows in the whole matrix
   int64_t rows, cols;
   DropoutArguments dropout;
 };
@@ -32,57 +34,59 @@ __device__ uint8_t bits_of(const float (&values)[8]) {
   return static_cast<uint8_t>(bits);
 }
 
-// y = dropout(activation(x)), and the gate.
+// y = dropout(activation(x)), and the gate. Grid: (column blocks, row blocks).
 template <Activation kActivation, bool kVector>
-__global__ void activate_kernel(const ActivateArguments a) {
+__global__ void __launch_bounds__(kWarps* kWarp) activate_kernel(const ActivateArguments a) {
   const DropoutMask mask(a.dropout);
-  const int64_t groups = (a.cols + 7) / 8;
-  const int64_t first = int64_t{blockIdx.x} * kThreads * kGroupsOfThread + threadIdx.x;
-  float values[kGroupsOfThread][8];
+  const int64_t col = int64_t{blockIdx.x} * kColumns + threadIdx.x % kWarp * 8;
+  const int64_t first = int64_t{blockIdx.y} * kWarps * kRowsOfWarp + threadIdx.x / kWarp;
+  if (col >= a.cols) {
+    return;
+  }
+  float values[kRowsOfWarp][8];
 #pragma unroll
-  for (int g = 0; g < kGroupsOfThread; ++g) {
-    const int64_t i = first + g * kThreads;
-    if (i < a.rows * groups) {
-      load8<kVector>(values[g], a.x + i / groups * a.x_stride, i % groups * 8, a.cols);
+  for (int r = 0; r < kRowsOfWarp; ++r) {
+    if (const int64_t row = first + r * kWarps; row < a.rows) {
+      load8<kVector>(values[r], a.x + row * a.x_stride, col, a.cols);
     }
   }
 #pragma unroll
-  for (int g = 0; g < kGroupsOfThread; ++g) {
-    const int64_t i = first + g * kThreads;
-    if (i < a.rows * groups) {
-      const int64_t row = i / groups, group = i % groups;
+  for (int r = 0; r < kRowsOfWarp; ++r) {
+    const int64_t row = first + r * kWarps;
+    if (row >= a.rows) {
+      break;
+    }
 #pragma unroll
-      for (float& value : values[g]) {
-        value = activate<kActivation>(value);
-      }
-      if (mask.on()) {
-        mask.apply(values[g], a.first_row + row, static_cast<uint32_t>(group));
-      }
-      store8<kVector>(a.y + row * a.y_stride, group * 8, a.cols, values[g]);
-      if (a.gate != nullptr) {
-        a.gate[row * a.gate_stride + group] = bits_of(values[g]);
-      }
+    for (float& value : values[r]) {
+      value = activate<kActivation>(value);
+    }
+    if (mask.on()) {
+      mask.apply(values[r], row, static_cast<uint32_t>(col / 8));
+    }
+    store8<kVector>(a.y + row * a.y_stride, col, a.cols, values[r]);
+    if (a.gate != nullptr) {
+      a.gate[row * a.gate_stride + col / 8] = bits_of(values[r]);
     }
   }
 }
 
 void launch_activate(Activation activation, const View& y, const View& x, const View& gate, const Dropout& dropout,
-                     int64_t first_row, cudaStream_t stream) {
+                     cudaStream_t stream) {
   const ActivateArguments arguments{.y = data<Bf16>(y),
                                     .x = data<Bf16>(x),
                                     .gate = data<uint8_t>(gate),
                                     .y_stride = y.stride,
                                     .x_stride = x.stride,
                                     .gate_stride = gate.stride * 4,
-                                    .first_row = first_row,
                                     .rows = y.rows,
                                     .cols = y.cols,
                                     .dropout = DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(y) && vectors_of_8(x);
-  const auto blocks = static_cast<unsigned>(divide_up(y.rows * divide_up(y.cols, 8), kThreads * kGroupsOfThread));
+  const dim3 grid(static_cast<unsigned>(divide_up(y.cols, kColumns)),
+                  static_cast<unsigned>(divide_up(y.rows, kWarps * kRowsOfWarp)));
   with_activation(activation, [&]<Activation kActivation>() {
     const auto kernel = vectors ? activate_kernel<kActivation, true> : activate_kernel<kActivation, false>;
-    kernel<<<blocks, kThreads, 0, stream>>>(arguments);
+    kernel<<<grid, kWarps * kWarp, 0, stream>>>(arguments);
   });
   check_launch("activate_kernel");
 }
@@ -104,21 +108,14 @@ void CudaBackend::linear(const View& y, const View& x, const View& w, const Epil
   const bool curved = epilogue.activation == Activation::gelu || epilogue.activation == Activation::swish;
   const View product = curved && !epilogue.pre.empty() ? epilogue.pre : y;
   const View gate = epilogue.activation == Activation::relu ? epilogue.gate : View{};
-  const bool pass = curved || DropoutArguments(epilogue.dropout).on() || !gate.empty();
-  const int64_t step = pass ? rows_at_a_time(y) : y.rows;
-  for (int64_t first = 0; first < y.rows; first += step) {
-    const int64_t rows = std::min(step, y.rows - first);
-    const View made = product.slice_rows(first, rows);
-    gemm_->run({.c = made,
-                .a = x.slice_rows(first, rows),
-                .b = w,
-                .transpose_b = true,
-                .epilogue = gemm_epilogue(!epilogue.bias.empty(), epilogue.activation == Activation::relu),
-                .bias = epilogue.bias});
-    if (pass) {
-      launch_activate(curved ? epilogue.activation : Activation::none, y.slice_rows(first, rows), made,
-                      gate.empty() ? gate : gate.slice_rows(first, rows), epilogue.dropout, first, stream_);
-    }
+  gemm_->run({.c = product,
+              .a = x,
+              .b = w,
+              .transpose_b = true,
+              .epilogue = gemm_epilogue(!epilogue.bias.empty(), epilogue.activation == Activation::relu),
+              .bias = epilogue.bias});
+  if (curved || DropoutArguments(epilogue.dropout).on() || !gate.empty()) {
+    launch_activate(curved ? epilogue.activation : Activation::none, y, product, gate, epilogue.dropout, stream_);
   }
 }
 

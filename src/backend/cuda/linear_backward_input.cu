@@ -1,8 +1,10 @@
-// The product, then one pass over its result where a mask or the columns' sums are wanted.
+// The product, then one pass over its result where a mask or the columns' sums are wanted, unless fused_product.h can
+// do both at once.
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/column_sums.cuh"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/dropout.cuh"
+#include "backend/cuda/fused_product.h"
 
 namespace tandem {
 
@@ -16,7 +18,6 @@ struct MaskArguments {
   const uint8_t* gate;  // relu: a bit for each element where the gradient flows; or null
   float* partial;       // [parts, cols], or null
   int64_t dx_stride, saved_stride, gate_stride;
-  int64_t first_row;  // of these rows in the whole matrix
   int64_t rows, cols;
   DropoutArguments dropout;
 };
@@ -42,7 +43,7 @@ __device__ void mask_gradient(float (&gradient)[8], const MaskArguments& a, cons
     }
   } else {
     if (mask.on()) {
-      mask.apply(gradient, a.first_row + row, static_cast<uint32_t>(col / 8));
+      mask.apply(gradient, row, static_cast<uint32_t>(col / 8));
     }
     if constexpr (kActivation != Activation::none) {
       float saved[8];
@@ -94,44 +95,33 @@ void CudaBackend::linear_backward_input(const View& dx, const View& dy, const Vi
   const bool masked = epilogue.activation != Activation::none || dropout.on();
   const bool sums = !epilogue.column_sums.empty();
   require(!(masked && accumulate), "a masked gradient is written, not added to");
-  const bool pass = masked || sums;
-  const int64_t step = pass ? rows_at_a_time(dx) : dx.rows;
-  const int64_t column_blocks = divide_up(dx.cols, kSumColumns);
-  const int64_t parts = std::max<int64_t>(1, std::min(divide_up(step, 32), 8 * processors_ / column_blocks));
-  float* partial = sums ? scratch<float>(divide_up(dx.rows, step) * parts * dx.cols) : nullptr;
-  const bool gated = epilogue.activation == Activation::relu && !epilogue.gate.empty();
-  const bool vectors = vectors_of_8(dx) && (gated || vectors_of_8(epilogue.saved));
-  const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
-  int64_t used = 0;  // parts
-  for (int64_t first = 0; first < dx.rows; first += step) {
-    const int64_t rows = std::min(step, dx.rows - first);
-    const View made = dx.slice_rows(first, rows);
-    gemm_->run({.c = made, .a = dy.slice_rows(first, rows), .b = w, .beta = accumulate ? 1.0F : 0.0F});
-    if (!pass) {
-      continue;
-    }
-    const View saved = epilogue.saved.empty() ? View{} : epilogue.saved.slice_rows(first, rows);
-    const View gate = gated ? epilogue.gate.slice_rows(first, rows) : View{};
-    const MaskArguments arguments{.dx = data<Bf16>(made),
-                                  .saved = data<Bf16>(saved),
-                                  .gate = data<uint8_t>(gate),
-                                  .partial = sums ? partial + used * dx.cols : nullptr,
-                                  .dx_stride = dx.stride,
-                                  .saved_stride = saved.stride,
-                                  .gate_stride = gate.stride * 4,
-                                  .first_row = first,
-                                  .rows = rows,
-                                  .cols = dx.cols,
-                                  .dropout = dropout};
-    with_activation(epilogue.activation, [&]<Activation kActivation>() {
-      const auto kernel = vectors ? mask_gradient_kernel<kActivation, true> : mask_gradient_kernel<kActivation, false>;
-      kernel<<<grid, kSumThreads, 0, stream_>>>(arguments);
-    });
-    check_launch("mask_gradient_kernel");
-    used += parts;
+  gemm_->run({.c = dx, .a = dy, .b = w, .beta = accumulate ? 1.0F : 0.0F});
+  if (!masked && !sums) {
+    return;
   }
+  const int64_t column_blocks = divide_up(dx.cols, kSumColumns);
+  const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dx.rows, 32), 8 * processors_ / column_blocks));
+  float* partial = sums ? scratch<float>(parts * dx.cols) : nullptr;
+  const View gate = epilogue.activation == Activation::relu ? epilogue.gate : View{};
+  const MaskArguments arguments{.dx = data<Bf16>(dx),
+                                .saved = data<Bf16>(epilogue.saved),
+                                .gate = data<uint8_t>(gate),
+                                .partial = partial,
+                                .dx_stride = dx.stride,
+                                .saved_stride = epilogue.saved.stride,
+                                .gate_stride = gate.stride * 4,
+                                .rows = dx.rows,
+                                .cols = dx.cols,
+                                .dropout = dropout};
+  const bool vectors = vectors_of_8(dx) && (!gate.empty() || vectors_of_8(epilogue.saved));
+  const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
+  with_activation(epilogue.activation, [&]<Activation kActivation>() {
+    const auto kernel = vectors ? mask_gradient_kernel<kActivation, true> : mask_gradient_kernel<kActivation, false>;
+    kernel<<<grid, kSumThreads, 0, stream_>>>(arguments);
+  });
+  check_launch("mask_gradient_kernel");
   if (sums) {
-    add_parts(epilogue.column_sums, partial, used, stream_);
+    add_parts(epilogue.column_sums, partial, parts, stream_);
   }
 }
 

@@ -1,0 +1,48 @@
+// tandem tune: finds the fastest algorithms for a config's matrix products on this GPU.
+#include <cstdio>
+#include <memory>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "data/prepared.h"
+#include "train/setup.h"
+#include "train/step_bench.h"
+
+namespace tandem::cli {
+
+void add_tune(Program& program) {
+  struct Options {
+    std::string config, out = "algorithms.txt";
+    std::vector<std::string> overrides;
+  };
+  auto options = std::make_shared<Options>();  // shared with the action that runs after parsing
+  program
+      .add("tune",
+           "Times the algorithms of a config's matrix products on this GPU and writes a table of the fastest, which "
+           "the setting `algorithms` takes.")
+      .option("config", options->config, "the run's settings, a TOML file")
+      .required()
+      .option("settings", options->overrides, "key=value: settings that go before those of the file")
+      .option("-o,--out", options->out, "the table")
+      .example(
+          "tandem tune configs/transformer-base.toml data=data/en-de\n"
+          "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de algorithms=algorithms.txt")
+      .run([options] {
+        TrainConfig config = load_config(options->config, options->overrides);
+        require(!config.data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
+        const Prepared data = Prepared::open(config.data);
+        complete_config(config, data);
+        StepBenchOptions bench;
+        bench.profile = false;
+        const StepBench before = measure_step(data.train, config, bench);
+        require(!before.algorithms.empty(), "{} has no algorithms to choose from", before.device);
+        bench.tune = true;
+        const StepBench tuned = measure_step(data.train, config, bench);
+        write_file(options->out, tuned.algorithms);
+        std::printf("%s: a step takes %.3f ms, %.3f ms before; written to %s\n", tuned.device.c_str(),
+                    tuned.seconds * 1e3, before.seconds * 1e3, options->out.c_str());
+      });
+}
+
+}  // namespace tandem::cli

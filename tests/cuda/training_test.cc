@@ -1,0 +1,173 @@
+// Whole runs on the GPU: the same bits each time and after a stop, and the CPU's loss curve.
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/log.h"
+#include "cuda/device.h"
+#include "data/demo_corpus.h"
+#include "data/prepare.h"
+#include "decode/translator.h"
+#include "temporary_directory.h"
+#include "train/model_loader.h"
+#include "train/trainer.h"
+
+namespace tandem {
+namespace {
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write_lines(const std::filesystem::path& path, const std::vector<std::string>& lines) {
+  std::ofstream file(path);
+  for (const std::string& line : lines) {
+    file << line << '\n';
+  }
+}
+
+constexpr const char* kConfig = R"(
+[model]
+preset = "tiny"
+max_length = 64
+[batch]
+tokens = 2048
+[schedule]
+policy = "fixed_lr"
+learning_rate = 0.001
+[validation]
+every_steps = 0
+train_sample = 50
+beam = 2
+[checkpoint]
+every_minutes = 0
+[log]
+every_steps = 1
+)";
+
+class CudaTraining : public testing::CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) {
+      return;
+    }
+    std::vector<std::string> source, target, dev_source, dev_target;
+    for (const DemoPair& pair : demo_pairs(6000, 3)) {
+      const bool dev = source.size() >= 5900;
+      (dev ? dev_source : source).push_back(pair.source);
+      (dev ? dev_target : target).push_back(pair.target);
+    }
+    write_lines(directory_ / "train.en", source);
+    write_lines(directory_ / "train.de", target);
+    write_lines(directory_ / "dev.en", dev_source);
+    write_lines(directory_ / "dev.de", dev_target);
+    lines_ = dev_source;
+    PrepareConfig config;
+    config.source = {(directory_ / "train.en").string()};
+    config.target = {(directory_ / "train.de").string()};
+    config.valid_source = (directory_ / "dev.en").string();
+    config.valid_target = (directory_ / "dev.de").string();
+    config.out = directory_ / "data";
+    config.training.vocab_size = 300;
+    prepare(config);
+  }
+
+  void train(const std::string& run, int64_t steps, std::vector<std::string> more, double check_share = 0) {
+    more.push_back("data=" + (directory_ / "data").string());
+    more.push_back("run=" + (directory_ / run).string());
+    more.push_back(fmt::format("stop.max_steps={}", steps));
+    train_model(parse_config(kConfig, "the test's config", more), false, check_share);
+  }
+
+  std::string weights(const std::string& run) const {
+    return read_text(directory_ / (run + "/latest/model.safetensors"));
+  }
+
+  std::vector<double> losses(const std::string& run) const {
+    std::vector<double> values;
+    std::istringstream lines(read_text(directory_ / (run + "/metrics/0.jsonl")));
+    for (std::string line; std::getline(lines, line);) {
+      const auto record = nlohmann::json::parse(line);
+      if (record.contains("loss") && record.value("kind", "") == "train") {
+        values.push_back(record["loss"].get<double>());
+      }
+    }
+    return values;
+  }
+
+  testing::TemporaryDirectory directory_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(CudaTraining, SameBitsTwiceAndAfterAStop) {
+  const std::vector<std::string> options{"device=cuda", "optimizer.ema_decay=0.99", "validation.every_steps=25"};
+  train("one", 60, options);
+  train("two", 60, options);
+  train("parts", 20, options);
+  train("parts", 33, options);
+  train("parts", 60, options);
+  EXPECT_FALSE(weights("one").empty());
+  EXPECT_EQ(weights("one"), weights("two"));
+  EXPECT_EQ(weights("one"), weights("parts"));
+  EXPECT_EQ(read_text(directory_ / "one/latest/ema.safetensors"),
+            read_text(directory_ / "parts/latest/ema.safetensors"));
+}
+
+// Checked steps run op by op and are computed on the CPU too; the others are replayed. The bits are the same.
+TEST_F(CudaTraining, CheckedStepsChangeNothing) {
+  train("plain", 12, {"device=cuda"});
+  train("checked", 12, {"device=cuda"}, 0.5);
+  EXPECT_EQ(weights("plain"), weights("checked"));
+  EXPECT_NE(read_text(directory_ / "checked/train.log").find("computed on the CPU as well"), std::string::npos);
+}
+
+TEST_F(CudaTraining, CurveIsThatOfTheCpu) {
+  train("cpu", 200, {"device=cpu", "precision=f32"});
+  train("gpu", 200, {"device=cuda"});
+  train("rounds", 200, {"device=cuda", "batch.micro_batch=700"});
+  const std::vector<double> cpu = losses("cpu"), gpu = losses("gpu"), rounds = losses("rounds");
+  ASSERT_EQ(cpu.size(), 200U);
+  ASSERT_EQ(gpu.size(), 200U);
+  ASSERT_EQ(rounds.size(), 200U);
+  EXPECT_LT(cpu.back(), 0.7 * cpu.front());
+  for (size_t i = 0; i < cpu.size(); ++i) {
+    EXPECT_TRUE(std::abs(gpu[i] / cpu[i] - 1) <= 0.01) << "step " << i + 1 << ": " << gpu[i] << " and " << cpu[i];
+    EXPECT_TRUE(std::abs(rounds[i] / cpu[i] - 1) <= 0.01) << "step " << i + 1 << ": " << rounds[i] << " and " << cpu[i];
+  }
+}
+
+TEST_F(CudaTraining, SentenceBudgetAndOtherModels) {
+  train("sentences", 30, {"device=cuda", "batch.sentences=64"});
+  train("post", 30, {"device=cuda", "model.norm=post", "model.activation=gelu", "model.attention_bias=true"});
+  train("swish", 30, {"device=cuda", "model.activation=swish", "model.tie=none"});
+  for (const char* run : {"sentences", "post", "swish"}) {
+    const std::vector<double> values = losses(run);
+    ASSERT_EQ(values.size(), 30U);
+    EXPECT_TRUE(values.back() < values.front()) << run;
+  }
+}
+
+TEST_F(CudaTraining, TranslatesAsTheCpuDoes) {
+  train("run", 300, {"device=cuda"});
+  const auto translations = [&](Backend& backend, DType compute) {
+    InferenceModel model(backend, directory_ / "run", compute);
+    BatchDecoder decoder(backend, model.model(), model.weights());
+    Translator translator(decoder, model.subwords(Side::source), model.subwords(Side::target), {});
+    return translator.translate_best(lines_);
+  };
+  const auto on_gpu = translations(*gpu(), DType::bf16), on_cpu = translations(cpu(), DType::f32);
+  ASSERT_EQ(on_gpu.size(), on_cpu.size());
+  size_t same = 0;
+  for (size_t i = 0; i < on_gpu.size(); ++i) {
+    same += on_gpu[i] == on_cpu[i] ? 1 : 0;
+  }
+  EXPECT_GE(same * 100, on_cpu.size() * 90) << same << " of " << on_cpu.size() << " are the same";
+}
+
+}  // namespace
+}  // namespace tandem
