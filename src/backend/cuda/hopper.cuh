@@ -1,0 +1,181 @@
+// Hopper's own instructions (sm_90a): barriers in shared memory, the copy engine, products by a group of four warps.
+//
+// Addresses of shared memory are 32-bit (shared_of). Tiles lie as the copy engine writes them with its 128-byte
+// swizzle: rows of 64 bf16, eight rows a pattern of 1,024 bytes, whose beginning is a multiple of 1,024.
+#pragma once
+
+#include <cuda.h>
+
+#include "backend/cuda/device.cuh"
+
+namespace tandem::cuda {
+
+__device__ inline uint32_t shared_of(const void* at) { return static_cast<uint32_t>(__cvta_generic_to_shared(at)); }
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// ---- barriers: 8 bytes each. A phase ends with the last arrival and the last byte that was announced.
+__device__ inline void init_barrier(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Before the block's first synchronisation, in the thread that initialised.
+__device__ inline void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ inline void arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ inline void arrive_and_expect(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+// Until the phase with this parity has ended; the one before the first counts as ended with parity 1.
+__device__ inline void wait_barrier(uint32_t barrier, uint32_t parity) {
+  uint32_t done = 0;
+#ifdef TANDEM_BOUNDED_WAITS
+  const long long begin = clock64();
+#endif
+  do {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;\n"
+        "}"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+#ifdef TANDEM_BOUNDED_WAITS
+    if (clock64() - begin > TANDEM_BOUNDED_WAITS) {
+      __trap();
+    }
+#endif
+  } while (done == 0);
+}
+
+// The barrier at the same address in block `rank` of the cluster.
+__device__ inline void arrive_at(uint32_t barrier, uint32_t rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+      "}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+__device__ inline uint32_t rank_in_cluster() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// All threads of the cluster's blocks.
+__device__ inline void sync_cluster() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// Barrier `id` (1 to 15) among `threads` threads.
+__device__ inline void sync_threads_of(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ inline void arrive_threads_of(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// ---- the copy engine: one box of a matrix, beginning at (row, col); what lies outside the matrix reads as 0.
+__device__ inline void load_box(uint32_t to, const CUtensorMap& map, int row, int col, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+          to),
+      "l"(&map), "r"(col), "r"(row), "r"(barrier)
+      : "memory");
+}
+// The same into the blocks of the cluster that `blocks` names by their bits: same address, same barrier in each.
+__device__ inline void load_box_to(uint32_t to, const CUtensorMap& map, int row, int col, uint32_t barrier,
+                                   uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
+      "%3}], [%4], %5;" ::"r"(to),
+      "l"(&map), "r"(col), "r"(row), "r"(barrier), "h"(blocks)
+      : "memory");
+}
+__device__ inline void prefetch_map(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// ---- registers of the warps of one group
+template <int kCount>
+__device__ void raise_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+template <int kCount>
+__device__ void lower_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+
+// ---- products
+// A tile in shared memory. Where its rows run along the product's inner dimension, `leading` is not used; where they
+// run along the other one, it is the distance in bytes from 64 columns to the next 64.
+__device__ inline uint64_t tile_descriptor(uint32_t address, uint32_t leading) {
+  constexpr uint64_t kPattern = 1024, kSwizzle128 = uint64_t{1} << 62;
+  return (address & 0x3FFFF) >> 4 | uint64_t{leading >> 4} << 16 | kPattern >> 4 << 32 | kSwizzle128;
+}
+__device__ constexpr uint64_t descriptor_step(uint32_t bytes) { return bytes >> 4; }
+
+__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int kPending>
+__device__ void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+#define TANDEM_SUMS_4(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
+#define TANDEM_SUMS_16(i) TANDEM_SUMS_4(i), TANDEM_SUMS_4(i + 4), TANDEM_SUMS_4(i + 8), TANDEM_SUMS_4(i + 12)
+#define TANDEM_SUMS_64(i) TANDEM_SUMS_16(i), TANDEM_SUMS_16(i + 16), TANDEM_SUMS_16(i + 32), TANDEM_SUMS_16(i + 48)
+
+// sums [64, 256] = or += a [64, 16] b [16, 256]. Lane 4 g + t of warp w of the group holds in sums[4 j + i] row
+// 16 w + g (i < 2) or 16 w + g + 8 and column 8 j + 2 t + i % 2. b is given as [256, 16], transposed as [16, 256].
+template <bool kTransposedB>
+__device__ void multiply_64x256(float (&sums)[128], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n"
+      ".reg .pred keeps;\n"
+      "setp.ne.b32 keeps, %130, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16\n"
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, \n"
+      " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, \n"
+      " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, \n"
+      " %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, \n"
+      " %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, \n"
+      " %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, \n"
+      " %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, \n"
+      " %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, \n"
+      "%128, %129, keeps, 1, 1, 0, %131;\n"
+      "}"
+      : TANDEM_SUMS_64(0), TANDEM_SUMS_64(64)
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedB ? 1 : 0));
+}
+
+#undef TANDEM_SUMS_64
+#undef TANDEM_SUMS_16
+#undef TANDEM_SUMS_4
+
+// After the wait: what reads the sums may not move before it.
+__device__ inline void settle(float (&sums)[128]) {
+#pragma unroll
+  for (float& sum : sums) {
+    asm volatile("" : "+f"(sum)::"memory");
+  }
+}
+
+// Four 8 x 8 blocks; lane 8 i + j gives the address of row j of block i, lane 4 g + t columns 2t, 2t + 1 of row g.
+__device__ inline void store_blocks(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1), "r"(r2),
+               "r"(r3)
+               : "memory");
+}
+
+#endif
+
+}  // namespace tandem::cuda
