@@ -17,12 +17,14 @@ struct Arguments {
   const StepState* state;   // null: no gradient
 };
 
-__device__ void add_loss(LossTotals& totals, const Arguments& a, float sum, float distance, float shifted,
+// Of a row with the largest logit `most`; `sum` of e^(logit - most), `total` of the logits.
+__device__ void add_loss(LossTotals& totals, const Arguments& a, float most, float logit, float sum, float total,
                          bool correct) {
   const double log_sum = log(static_cast<double>(sum));
-  const double at_label = static_cast<double>(distance);
+  const double at_label = static_cast<double>(logit - most);
   const double nll = log_sum - at_label;
-  const double elsewhere = static_cast<double>(shifted) - at_label;
+  const double shifted = static_cast<double>(total) - static_cast<double>(a.cols) * static_cast<double>(most);
+  const double elsewhere = shifted - at_label;
   totals.smoothed += a.smoothing > 0 ? log_sum - (1 - a.smoothing) * at_label - a.other * elsewhere : nll;
   totals.nll += nll;
   totals.correct += correct ? 1 : 0;
@@ -38,42 +40,47 @@ __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) cross_entropy_ker
   const float scale = a.state == nullptr ? 0.0F : a.state->loss_scale;
   LossTotals totals;  // thread 0's counts
   int next = a.labels[blockIdx.x];
+  Row::fetch(a.logits + blockIdx.x * a.stride, a.cols);
   for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
     const int label = next;
-    next = r + gridDim.x < a.rows ? a.labels[r + gridDim.x] : -1;
+    const int64_t behind = r + gridDim.x;
+    next = behind < a.rows ? a.labels[behind] : -1;
     Bf16* logits = a.logits + r * a.stride;
+    const Row row = Row::take(logits, a.cols);
+    const float my_most = row.largest();
+    if (behind < a.rows) {
+      Row::fetch(a.logits + behind * a.stride, a.cols);
+    }
     if (label < 0) {
       if (a.state != nullptr) {
         Row::clear(logits, a.cols);
       }
       continue;
     }
-    const Row row(logits, a.cols);
     const float at_label = __bfloat162float(logits[label]);
-    const float my_most = row.largest();
     const float most = most_of_block<Row::kThreads>(my_most, shared_most);
-    float sum = 0, shifted = 0;
+    const float shift = most * kLog2E;
+    float sum = 0, total = 0;
     row.each([&](float logit, int) {
-      const float distance = logit - most;
-      sum += fast_exp(distance);
-      shifted += distance;
+      sum += shifted_exp(logit, shift);
+      total += logit;
     });
     bool earlier = false;  // an equal logit at a lower id
     if (at_label == most && my_most == most) {
       row.each([&](float logit, int col) { earlier = earlier || (logit == most && col < label); });
     }
-    const float3 sums = sums_of_block<Row::kThreads>({sum, shifted, earlier ? 1.0F : 0.0F}, shared_sums);
+    const float3 sums = sums_of_block<Row::kThreads>({sum, total, earlier ? 1.0F : 0.0F}, shared_sums);
     if (a.state != nullptr) {
       const float factor = scale / sums.x;
       const float offset = scale * static_cast<float>(a.other);
-      row.write(logits, [&](float logit) { return fast_exp(logit - most) * factor - offset; });
+      row.write(logits, [&](float logit) { return shifted_exp(logit, shift) * factor - offset; });
       if (Row::owns(label)) {
-        const float gradient = fast_exp(at_label - most) * factor - scale * static_cast<float>(1 - a.smoothing);
+        const float gradient = shifted_exp(at_label, shift) * factor - scale * static_cast<float>(1 - a.smoothing);
         logits[label] = __float2bfloat16_rn(gradient);
       }
     }
     if (threadIdx.x == 0) {
-      add_loss(totals, a, sums.x, at_label - most, sums.y, at_label == most && sums.z == 0);
+      add_loss(totals, a, most, at_label, sums.x, sums.y, at_label == most && sums.z == 0);
     }
   }
   if (threadIdx.x == 0) {
@@ -104,6 +111,7 @@ __global__ void add_totals_kernel(LossTotals* totals, const LossTotals* parts, i
 
 void CudaBackend::cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
                                 const StepState* state) {
+  side_->before_write({logits});
   require(logits.dtype == DType::bf16 && labels.dtype == DType::i32,
           "cross_entropy on a GPU takes bf16 logits and i32 labels, not {} and {}", name_of(logits.dtype),
           name_of(labels.dtype));
@@ -122,7 +130,9 @@ void CudaBackend::cross_entropy(LossTotals* totals, const View& logits, const Vi
   with_row_type(logits, [&]<class Row>() {
     const int blocks = static_cast<int>(std::min<int64_t>(logits.rows, int64_t{processors_} * Row::kBlocks));
     LossTotals* parts = scratch<LossTotals>(blocks);
-    cross_entropy_kernel<Row><<<blocks, Row::kThreads, 0, stream_>>>(parts, arguments);
+    check(cudaFuncSetAttribute(cross_entropy_kernel<Row>, cudaFuncAttributeMaxDynamicSharedMemorySize, Row::kRoom),
+          "asking for shared memory");
+    cross_entropy_kernel<Row><<<blocks, Row::kThreads, Row::kRoom, stream_>>>(parts, arguments);
     check_launch("cross_entropy");
     add_totals_kernel<<<1, kWarp, 0, stream_>>>(totals, parts, blocks);
     check_launch("add_totals");

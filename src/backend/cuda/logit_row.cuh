@@ -1,9 +1,11 @@
 // A row of logits over the vocabulary, spread over the threads of a block.
 #pragma once
 
+#include <cuda_pipeline.h>
+
 #include <cmath>
 
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/floats.cuh"
 
 namespace tandem::cuda {
 
@@ -14,13 +16,46 @@ class HeldRow {
  public:
   static constexpr int kThreads = kBlockThreads, kBlocks = kBlockCount;
   static constexpr int64_t kMostCols = int64_t{8} * kThreads * kVectors;
+  // Dynamic shared memory for a row on its way, if that is what every GPU has for its blocks.
+  static constexpr int kRoom = 2 * kMostCols <= 65536 ? static_cast<int>(2 * kMostCols) : 0;
 
   __device__ HeldRow(const Bf16* row, int64_t cols) : cols_(static_cast<int>(cols)) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       if (column(v) < cols_) {
-        values_[v] = *reinterpret_cast<const Bf16x8*>(row + column(v));
+        values_[v] = load_vector(row + column(v));
       }
+    }
+  }
+
+  // Sends a row on its way into shared memory. A thread reads back only what it has copied itself, so no barrier is
+  // needed; it must have made use of all that it took before.
+  __device__ static void fetch(const Bf16* row, int64_t cols) {
+    if constexpr (kRoom > 0) {
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        if (column(v) < static_cast<int>(cols)) {
+          __pipeline_memcpy_async(place(v), row + column(v), 16);
+        }
+      }
+      __pipeline_commit();
+    }
+  }
+
+  // The row, which was fetched last.
+  __device__ static HeldRow take(const Bf16* row, int64_t cols) {
+    if constexpr (kRoom > 0) {
+      __pipeline_wait_prior(0);
+      HeldRow held(static_cast<int>(cols));
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        if (column(v) < held.cols_) {
+          held.values_[v] = load_vector(place(v));
+        }
+      }
+      return held;
+    } else {
+      return HeldRow(row, cols);
     }
   }
 
@@ -76,7 +111,7 @@ class HeldRow {
         for (int i = 0; i < 8; ++i) {
           results[i] = function(results[i]);
         }
-        *reinterpret_cast<Bf16x8*>(row + column(v)) = Bf16x8::pack(results);
+        store_vector(row + column(v), Bf16x8::pack(results));
       }
     }
   }
@@ -91,6 +126,11 @@ class HeldRow {
   __device__ static bool owns(int column) { return column / 8 % kThreads == static_cast<int>(threadIdx.x); }
 
  private:
+  __device__ explicit HeldRow(int cols) : cols_(cols) {}
+  __device__ static uint4* place(int vector) {
+    extern __shared__ uint4 room[];
+    return room + vector * kThreads + threadIdx.x;
+  }
   __device__ static int column(int vector) { return 8 * (static_cast<int>(threadIdx.x) + vector * kThreads); }
 
   int cols_;
@@ -100,7 +140,10 @@ class HeldRow {
 // A row of any width and address, read anew for each pass; the same interface.
 class StreamedRow {
  public:
-  static constexpr int kThreads = 512, kBlocks = 3;
+  static constexpr int kThreads = 512, kBlocks = 3, kRoom = 0;
+
+  __device__ static void fetch(const Bf16* /*row*/, int64_t /*cols*/) {}
+  __device__ static StreamedRow take(const Bf16* row, int64_t cols) { return {row, cols}; }
 
   __device__ StreamedRow(const Bf16* row, int64_t cols) : row_(row), cols_(static_cast<int>(cols)) {}
 
@@ -151,11 +194,13 @@ void with_row_type(const View& logits, const Body& body) {
   }
 }
 
-// Relative error about 1e-7 where the argument is near 0, which grows with it; 0 where e^x is below the smallest
-// normal number.
-__device__ inline float fast_exp(float x) {
+constexpr float kLog2E = 1.4426950409F;
+
+// e^(logit - most) for shift = most * kLog2E, which is rounded in the same way for all logits of a row. Relative error
+// about 1e-7 times the larger of 1 and their magnitude; 0 where the result is below the smallest normal number.
+__device__ inline float shifted_exp(float logit, float shift) {
   float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950409F));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(fmaf(logit, kLog2E, -shift)));
   return result;
 }
 

@@ -63,8 +63,9 @@ __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) top_log_probabili
   const int64_t r = blockIdx.x;
   Row row(a.logits + r * a.stride, a.cols);
   const float most = most_of_block<Row::kThreads>(row.largest(), shared_most);
+  const float shift = most * kLog2E;
   float sum = 0;
-  row.each([&](float logit, int) { sum += fast_exp(logit - most); });
+  row.each([&](float logit, int) { sum += shifted_exp(logit, shift); });
   const float log_sum = logf(sums_of_block<Row::kThreads>({sum, 0, 0}, shared_sums).x);
   uint64_t mine = best_behind(row, INFINITY, -1);
   for (int i = 0; i < a.k; ++i) {
@@ -90,6 +91,7 @@ __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) top_log_probabili
 }  // namespace
 
 void CudaBackend::top_log_probabilities(const View& values, const View& ids, const View& logits) {
+  side_->before_write({values, ids});
   const int64_t k = ids.cols;
   require(k >= 1 && k <= logits.cols, "the best {} of {} pieces", k, logits.cols);
   require(logits.dtype == DType::bf16 && values.dtype == DType::f32 && ids.dtype == DType::i32,
