@@ -1,7 +1,6 @@
-// Attention, forward. A warp computes 16 queries of a sentence, one head after the other, and walks over the sentence's
-// keys 32 at a time with a running maximum and sum. Everything lies in registers, loaded from device memory in the
-// order that the tensor cores want; the two warps of a block read the same keys and values, so that the second finds
-// them in the cache. No shared memory and no barriers: what counts is many loads on their way.
+// Attention, forward. A block of two warps computes one head of 32 queries of a sentence and walks over the sentence's
+// keys 32 at a time with a running maximum and sum; two steps of keys and values are on their way at any time, so that
+// a sentence of up to 64 keys is fetched in one go. It is bound by memory: what counts is many small blocks in flight.
 #include "backend/cuda/attention.cuh"
 #include "backend/cuda/cuda_backend.h"
 
@@ -13,7 +12,6 @@ using namespace cuda;  // NOLINT: device code of this file only
 
 constexpr int kTile = 32;  // queries of a block
 constexpr int kThreads = kTile / 16 * kWarp;
-constexpr int kHeads = 2;  // of a block
 
 struct ForwardArguments {
   AttentionArguments shape;
@@ -25,21 +23,20 @@ struct ForwardArguments {
 // What a warp knows of its 16 queries; [0] and [1]: rows g and g + 8 of the fragment.
 template <int kWidth>
 struct Queries {
-  Row<kWidth> q[2];
-  float sums[kWidth / 8][4];  // of weights times values
-  float most[2], total[2];    // total: of the weights before dropout, this lane's keys only
-  int keys;                   // that the last query sees
-  int sees;                   // row g sees as many, row g + 8 eight more, but none past `keys`
-  int row;                    // packed row of query g
+  float sums[kWidth / 8][4] = {};  // of weights times values
+  float most[2] = {-INFINITY, -INFINITY};
+  float total[2] = {};  // of the weights before dropout, this lane's keys only
+  int limit[2];         // keys that the query sees
+  int64_t row;          // packed row of query g
 };
 
 // Replaces scores by 2^(scaled score - scaled maximum), adds them to the total, and brings what was added up before to
-// the new maximum. `key` is the position of this lane's first key; `first`: nothing was added up before.
+// the new maximum. `key` is the position of this lane's first key.
 template <int kWidth>
-__device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], int key, bool first, float scale_log2) {
+__device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], int key, float scale_log2) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int limit = min(queries.keys, queries.sees + 8 * r) - key;
+    const int limit = queries.limit[r] - key;
     float most = queries.most[r];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -59,158 +56,131 @@ __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], in
     }
     queries.most[r] = most;
     queries.total[r] = total;
-    if (!first) {
 #pragma unroll
-      for (int n = 0; n < kWidth / 8; ++n) {
-        queries.sums[n][2 * r] *= shrink;
-        queries.sums[n][2 * r + 1] *= shrink;
-      }
+    for (int n = 0; n < kWidth / 8; ++n) {
+      queries.sums[n][2 * r] *= shrink;
+      queries.sums[n][2 * r + 1] *= shrink;
     }
   }
 }
 
 // Zeros where dropout drops; what remains is scaled at the end.
-__device__ void drop(float (&weights)[4][4], const DropoutMask& mask, const Philox (&words)[2]) {
+__device__ void drop(float (&weights)[4][4], const DropoutMask& mask, int64_t row, int key, int head) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
+    const Philox words = mask.lanes(row + 8 * r, key / 8, head);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      weights[j][2 * r] = mask.keeps_low(words[r][j]) ? weights[j][2 * r] : 0.0F;
-      weights[j][2 * r + 1] = mask.keeps_high(words[r][j]) ? weights[j][2 * r + 1] : 0.0F;
+      weights[j][2 * r] = mask.keeps_low(words[j]) ? weights[j][2 * r] : 0.0F;
+      weights[j][2 * r + 1] = mask.keeps_high(words[j]) ? weights[j][2 * r + 1] : 0.0F;
     }
   }
 }
 
-// One step of keys for a warp's 16 queries. k and v: the head's columns of the sentence's first key; `begin`: the
-// position of the step's first key. Past the last key its row is read again: the weights there are 0.
-template <int kWidth, bool kDropout, bool kWhole>
-__device__ void attend(Queries<kWidth>& queries, const ForwardArguments& a, const Bf16* k, const Bf16* v, int begin,
-                       int head, const DropoutMask& mask) {
-  const int key = begin + static_cast<int>(threadIdx.x) % 4 * 8;
-  constexpr bool kEarly = kWhole && kWidth <= 64;  // there are registers for all keys and values at once
-  Row<kWidth> step_keys[4];
-  Columns<kWidth> values[8];
-  const auto load_keys = [&](int j) {
-    step_keys[j].template load<kWhole>(a.k.below(k, min(begin + key_of_lane(j), queries.keys - 1)), a.shape.width);
-  };
-  const auto load_values = [&](int i) {
-    values[i].template load<kWhole>(a.v.below(v, min(key + i, queries.keys - 1)), a.shape.width);
-  };
-  if constexpr (kEarly) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      load_keys(j);
-    }
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      load_values(i);
-    }
-  }
-  Philox words[2] = {};
-  if constexpr (kDropout) {
-    words[0] = mask.lanes(queries.row, key / 8, head);
-    words[1] = mask.lanes(queries.row + 8, key / 8, head);
-    if constexpr (kEarly) {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        asm volatile("" : "+r"(words[i / 4][i % 4]));  // computed here, while the loads are on their way
-      }
-    }
-  }
+// One step of keys for a warp's 16 queries. `first` is the position of the step's first key.
+template <int kWidth, bool kDropout>
+__device__ void attend(Queries<kWidth>& queries, const Bf16* q, const Bf16* k, const Bf16* v, int first, int head,
+                       float scale_log2, const DropoutMask& mask) {
+  const int key = first + threadIdx.x % 4 * 8;
   float weights[4][4] = {};
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    if constexpr (!kEarly) {
-      load_keys(j);
-    }
-    multiply_rows(weights[j], queries.q, step_keys[j]);
-  }
-  exponentiate(queries, weights, key, begin == 0, a.shape.scale_log2);
+  multiply_by_keys<kWidth>(weights, q, k);
+  exponentiate(queries, weights, key, scale_log2);
   if constexpr (kDropout) {
-    drop(weights, mask, words);
+    drop(weights, mask, queries.row, key, head);
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    if constexpr (!kEarly) {
-#pragma unroll
-      for (int i = 4 * half; i < 4 * half + 4; ++i) {
-        load_values(i);
-      }
-    }
     const float(&left)[4] = weights[2 * half];
     const float(&right)[4] = weights[2 * half + 1];
     const Fragment fragment = {
         {pack(left[0], left[1]), pack(left[2], left[3]), pack(right[0], right[1]), pack(right[2], right[3])}};
-    multiply_columns(queries.sums, fragment, values + 4 * half);
+    multiply_by_rows<kWidth>(queries.sums, fragment, v + 16 * half * kPitch<kWidth>);
   }
 }
 
-// Writes a warp's rows of out and log_sums, as far as they are before packed row `end`.
-template <int kWidth, bool kWhole>
-__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, int end, int head, float kept) {
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const float total = sum_of_quad(queries.total[r]);
-    const int row = queries.row + 8 * r;
-    if (row < end) {
-      if (a.log_sums != nullptr && threadIdx.x % 4 == 0) {
-        a.log_sums[head * a.log_sums_stride + row] = queries.most[r] * a.shape.scale + __logf(total);
+// Writes a warp's rows of out and log_sums. `row` is the packed row of the tile's first query.
+template <int kWidth>
+__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, Bf16* slab, int64_t row, int count,
+                       int head, float kept) {
+  const int first = static_cast<int>(threadIdx.x) / kWarp * 16;
+  const float totals[2] = {sum_of_quad(queries.total[0]), sum_of_quad(queries.total[1])};
+  if (a.log_sums != nullptr && threadIdx.x % 4 == 0) {
+    const int g = first + static_cast<int>(threadIdx.x) % kWarp / 4;
+    for (int r = 0; r < 2; ++r) {
+      if (g + 8 * r < count) {
+        a.log_sums[head * a.log_sums_stride + queries.row + 8 * r] =
+            queries.most[r] * a.shape.scale + __logf(totals[r]);
       }
-      store_sums<kWidth, kWhole>(a.out.at(row, head * a.shape.width), queries.sums, r, __fdividef(kept, total),
-                                 a.shape.width);
     }
   }
+  store_rows<kWidth, false>(a.out.at(row, int64_t{head} * a.shape.width), a.out.stride, first, count, slab,
+                            queries.sums, {__fdividef(kept, totals[0]), __fdividef(kept, totals[1])}, a.shape);
 }
 
-template <int kWidth, bool kDropout, bool kWhole>
-__global__ void __launch_bounds__(kThreads, kWidth <= 64 && kWhole ? 6 : 4)
-    attention_kernel(const __grid_constant__ ForwardArguments a) {
-  const int groups = (a.shape.heads + kHeads - 1) / kHeads;
-  const int first_head = static_cast<int>(blockIdx.x % groups) * kHeads;
-  const int end_head = min(a.shape.heads, first_head + kHeads);
-  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x / groups));
-  const int lane = threadIdx.x % kWarp;
-  const int first = s.tile * kTile + static_cast<int>(threadIdx.x) / kWarp * 16;  // the warp's first query
-  const int count = min(16, s.queries - first);
+template <int kWidth, bool kDropout>
+__global__ void __launch_bounds__(kThreads) attention_kernel(const ForwardArguments a) {
+  constexpr int kSize = kTile * kPitch<kWidth>;
+  static_assert(kTile == kKeyStep);
+  __shared__ alignas(16) Bf16 q[kSize], k[2][kSize], v[2][kSize];
+  const int head = static_cast<int>(blockIdx.x % a.shape.heads);
+  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x / a.shape.heads));
+  const int first = s.tile * kTile;
+  const int count = min(kTile, s.queries - first);
   if (count <= 0) {
     return;
   }
-  const int row = s.first_query + first;
+  const Team team = {static_cast<int>(threadIdx.x), kThreads};
+  const int64_t row = s.first_query + first;
+  const int64_t column = int64_t{head} * a.shape.width;
   if (!s.attends) {
-    for (int head = first_head; head < end_head; ++head) {
-      clear_rows(a.out, row, head * a.shape.width, count, a.shape, {lane, kWarp});
-      if (a.log_sums != nullptr && lane < count) {
-        a.log_sums[head * a.log_sums_stride + row + lane] = 0;
-      }
+    clear_rows(a.out.at(row, column), a.out.stride, count, a.shape, team);
+    if (a.log_sums != nullptr && team.thread < count) {
+      a.log_sums[head * a.log_sums_stride + row + team.thread] = 0;
     }
     return;
   }
+  const auto visible = [&](int query) { return a.shape.causal ? min(s.keys, first + query + 1) : s.keys; };
+  const int keys = visible(count - 1);
+  const auto load_step = [&](int begin) {
+    const int stage = begin / kKeyStep % 2;
+    const int present = min(kKeyStep, keys - begin);
+    load_tile<kWidth, true>(k[stage], a.k.at(s.first_key + begin, column), a.k.stride, present, kKeyStep, a.shape,
+                            team);
+    load_tile<kWidth, true>(v[stage], a.v.at(s.first_key + begin, column), a.v.stride, present, kKeyStep, a.shape,
+                            team);
+  };
+  load_tile<kWidth, false>(q, a.q.at(row, column), a.q.stride, count, round_up(count, 16), a.shape, team);
+  load_step(0);
+  commit_copies();
+  if (keys > kKeyStep) {
+    load_step(kKeyStep);
+  }
+  commit_copies();
+
   const DropoutMask mask(a.shape.dropout);
+  const int own = team.thread / kWarp * 16;  // the warp's first query
+  Bf16* slab = q + own * kPitch<kWidth>;
+  const int query = own + team.thread % kWarp / 4;
   Queries<kWidth> queries;
-  queries.row = row + lane / 4;
-  queries.keys = a.shape.causal ? min(s.keys, first + count) : s.keys;
-  queries.sees = a.shape.causal ? first + lane / 4 + 1 : s.keys;
-#pragma unroll 1
-  for (int head = first_head; head < end_head; ++head) {
-    const int column = head * a.shape.width;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const Bf16* q = a.q.at(min(queries.row + 8 * r, a.shape.query_rows - 1), column);
-      queries.q[r].template load<kWhole, 2>(q, a.shape.width);  // by words, which then stand where products want them
-      queries.most[r] = -INFINITY;
-      queries.total[r] = 0;
+  queries.row = row + query;
+  queries.limit[0] = visible(query);
+  queries.limit[1] = visible(query + 8);
+  const int warp_keys = own < count ? min(keys, visible(own + 15)) : 0;
+  for (int begin = 0; begin < keys; begin += kKeyStep) {
+    wait_copies<1>();
+    __syncthreads();
+    const int stage = begin / kKeyStep % 2;
+    if (begin < warp_keys) {
+      attend<kWidth, kDropout>(queries, slab, k[stage], v[stage], begin, head, a.shape.scale_log2, mask);
     }
-#pragma unroll
-    for (auto& sums : queries.sums) {
-      sums[0] = sums[1] = sums[2] = sums[3] = 0;
+    if (begin + 2 * kKeyStep < keys) {
+      __syncthreads();
+      load_step(begin + 2 * kKeyStep);
     }
-    const Bf16* k = a.k.at(s.first_key, column);
-    const Bf16* v = a.v.at(s.first_key, column);
-#pragma unroll 1
-    for (int begin = 0; begin < queries.keys; begin += kKeyStep) {
-      attend<kWidth, kDropout, kWhole>(queries, a, k, v, begin, head, mask);
-    }
-    finish<kWidth, kWhole>(a, queries, row + count, head, kDropout ? mask.scale() : 1.0F);
+    commit_copies();
+  }
+  if (own < count) {
+    finish<kWidth>(a, queries, slab, row, count, head, kDropout ? mask.scale() : 1.0F);
   }
 }
 
@@ -231,9 +201,9 @@ void CudaBackend::attention(const View& out, const View& log_sums, const View& q
                              .log_sums = data<float>(log_sums),
                              .log_sums_stride = log_sums.stride};
   arguments.shape.vectors &= vectors_of_8(out) && vectors_of_8(q) && vectors_of_8(k) && vectors_of_8(v);
-  const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * divide_up(shape.heads, kHeads));
-  for_width(arguments.shape, [&]<int kWidth, bool kDropout, bool kWhole>() {
-    attention_kernel<kWidth, kDropout, kWhole><<<blocks, kThreads, 0, stream_>>>(arguments);
+  const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * shape.heads);
+  for_width(arguments.shape.width, arguments.shape.dropout.on(), [&]<int kWidth, bool kDropout>() {
+    attention_kernel<kWidth, kDropout><<<blocks, kThreads, 0, stream_>>>(arguments);
   });
   check_launch("attention");
 }

@@ -1,9 +1,9 @@
-// What attention's forward and backward share: where a block's sentence lies, factors in registers, products of 16 rows
-// a warp.
+// What attention's forward and backward share: where a block's sentence lies, tiles in shared memory, products of 16
+// rows a warp.
 //
-// Keys are taken 32 at a time, in an order of their own: key 8 t + 2 j + e is row 2 t + e of block j of eight. So lane
-// t of a quad holds, in the columns 2t, 2t + 1 of four blocks j of scores, the eight keys 8 t .. 8 t + 7: one group of
-// dropout lanes, block j's pair being word j.
+// Keys lie permuted in shared memory: of 32 keys, key 8 t + 2 j + e is row 8 j + 2 t + e. So lane t of a quad holds, in
+// the columns 2t, 2t + 1 of four neighbouring blocks j of scores, the eight keys 8 t .. 8 t + 7: one group of dropout
+// lanes, block j's pair being word j.
 #pragma once
 
 #include "backend/backend.h"
@@ -13,26 +13,26 @@
 
 namespace tandem::cuda {
 
-constexpr int kKeyStep = 32;  // keys that a warp takes at a time
+constexpr int kKeyStep = 32;  // keys whose order is permuted among themselves
 
-// bf16 in device memory: row r, first column of a head. A row's bytes are a 32-bit number so that an address is one
-// multiplication.
+// Row of a key in its tile, and the other way round.
+__device__ inline int permuted(int key) {
+  return (key & ~31) | ((key >> 1 & 3) << 3) | ((key >> 3 & 3) << 1) | (key & 1);
+}
+
+template <class T>
+__host__ __device__ constexpr T round_up(T value, T unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+// bf16 in device memory: row r, first column of a head.
 struct Matrix {
   Bf16* data = nullptr;
-  int bytes = 0;  // from row to row
+  int64_t stride = 0;
 
   Matrix() = default;
-  explicit Matrix(const View& view)
-      : data(cuda::data<Bf16>(view)), bytes(static_cast<int>(view.stride * sizeof(Bf16))) {
-    require(view.stride < (1 << 30), "attention on a GPU takes rows of less than 2^30 columns");
-  }
-  __device__ Bf16* at(int row, int column) const { return below(data + column, row); }
-  // The element `rows` rows below another.
-  template <class T>
-  __device__ T* below(T* element, int rows) const {
-    using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
-    return reinterpret_cast<T*>(reinterpret_cast<Byte*>(element) + int64_t{rows} * bytes);
-  }
+  explicit Matrix(const View& view) : data(cuda::data<Bf16>(view)), stride(view.stride) {}
+  __device__ Bf16* at(int64_t row, int64_t column) const { return data + row * stride + column; }
 };
 
 struct AttentionArguments {
@@ -65,21 +65,17 @@ inline AttentionArguments attention_arguments(const AttentionShape& shape, const
           .dropout = DropoutArguments(shape.dropout)};
 }
 
-// Calls launch.operator()<columns of a head, rounded up, dropout, the head has as many columns and is aligned>().
+// Calls launch.operator()<columns of a head, rounded up, dropout>().
 template <class Launch>
-void for_width(const AttentionArguments& a, const Launch& launch) {
+void for_width(int width, bool dropout, const Launch& launch) {
   const auto with = [&]<int kWidth>() {
-    const auto on = [&]<bool kDropout>() {
-      a.vectors&& a.width == kWidth ? launch.template operator()<kWidth, kDropout, true>()
-                                    : launch.template operator()<kWidth, kDropout, false>();
-    };
-    a.dropout.on() ? on.template operator()<true>() : on.template operator()<false>();
+    dropout ? launch.template operator()<kWidth, true>() : launch.template operator()<kWidth, false>();
   };
-  if (a.width <= 16) {
+  if (width <= 16) {
     with.template operator()<16>();
-  } else if (a.width <= 32) {
+  } else if (width <= 32) {
     with.template operator()<32>();
-  } else if (a.width <= 64) {
+  } else if (width <= 64) {
     with.template operator()<64>();
   } else {
     with.template operator()<128>();
@@ -127,124 +123,88 @@ __device__ Sentence find_sentence(const AttentionArguments& a, int slot) {
   return s;
 }
 
-// ---- factors in registers, from device memory. Which column of a head stands where in a fragment is free, as long as
-// both factors agree; so a lane holds neighbouring columns and loads them in one go. Of a fragment, g = lane / 4 and
-// t = lane % 4.
+// ---- tiles in shared memory: rows of kWidth columns, kPitch apart so that eight rows lie in different banks
 
-template <int kCount>
-using Vector = std::conditional_t<kCount == 8, uint4, std::conditional_t<kCount == 4, uint2, uint32_t>>;
+template <int kWidth>
+constexpr int kPitch = kWidth + 8;
 
-// kCount neighbouring columns of a row, two a word. kWhole: the row has them all and is aligned; otherwise there are
-// zeros from column `width` on.
-template <int kCount, bool kWhole>
-__device__ void load_columns(uint32_t* to, const Bf16* row, int column, int width) {
-  if constexpr (kWhole) {
-    const auto vector = *reinterpret_cast<const Vector<kCount>*>(row + column);
-    memcpy(to, &vector, sizeof(vector));
-  } else {
-#pragma unroll
-    for (int i = 0; i < kCount; i += 2) {
-      to[i / 2] = pack(column + i < width ? __bfloat162float(row[column + i]) : 0.0F,
-                       column + i + 1 < width ? __bfloat162float(row[column + i + 1]) : 0.0F);
-      asm volatile("" : "+r"(to[i / 2]));  // one after the other: there are no registers for all columns unpacked
-    }
-  }
+// 16 bytes to shared memory, zeros where !present; done after a wait.
+__device__ inline void copy_async(Bf16* to, const Bf16* from, bool present) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(present ? 16 : 0)
+               : "memory");
+}
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most kPending groups of this thread's copies are not done.
+template <int kPending>
+__device__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-template <int kCount, bool kWhole>
-__device__ void store_columns(Bf16* row, int column, int width, const uint32_t* from) {
-  if constexpr (kWhole) {
-    Vector<kCount> vector;
-    memcpy(&vector, from, sizeof(vector));
-    *reinterpret_cast<Vector<kCount>*>(row + column) = vector;
+// A team of threads that load a tile together.
+struct Team {
+  int thread, threads;
+};
+
+// Rows [0, filled) of a tile from a head's columns of a matrix, `from` being row 0; zeros from row `count` and from
+// column `width` on. kKeys: in the keys' order.
+template <int kWidth, bool kKeys>
+__device__ void load_tile(Bf16* tile, const Bf16* from, int64_t stride, int count, int filled,
+                          const AttentionArguments& a, Team team) {
+  constexpr int kChunks = kWidth / 8;
+  const int column = team.thread % kChunks * 8;
+  const int rows = team.threads / kChunks;  // that the team loads at a time
+  int row = team.thread / kChunks;
+  if (a.vectors) {
+    const Bf16* source = from + row * stride + column;
+    const int present = column < a.width ? count : 0;
+#pragma unroll 1
+    for (; row < filled; row += rows, source += rows * stride) {
+      Bf16* to = tile + (kKeys ? permuted(row) : row) * kPitch<kWidth> + column;
+      copy_async(to, row < present ? source : from, row < present);
+    }
   } else {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      if (column + i < width) {
-        row[column + i] = __ushort_as_bfloat16(static_cast<uint16_t>(from[i / 2] >> (i % 2 * 16)));
+#pragma unroll 1
+    for (; row < filled; row += rows) {
+      Bf16* to = tile + (kKeys ? permuted(row) : row) * kPitch<kWidth> + column;
+#pragma unroll 1
+      for (int i = 0; i < 8; ++i) {
+        to[i] = row < count && column + i < a.width ? from[row * stride + column + i] : __float2bfloat16_rn(0.0F);
       }
     }
   }
 }
 
-// Row g of a factor of products over the columns: this lane's quarter of it. Of each 4 kCount columns, lane t has the
-// kCount from t kCount on.
-template <int kWidth>
-struct Row {
-  static constexpr int kCount = kWidth < 32 ? 4 : 8;
-  uint32_t words[kWidth / 8];
+// ---- products
 
-  // kAtOnce: columns of one access.
-  template <bool kWhole, int kAtOnce = kCount>
-  __device__ void load(const Bf16* row, int width) {
+// scores [16, 32] += rows [16, kWidth] columns', for 32 rows of a tile of keys or values.
+template <int kWidth>
+__device__ void multiply_by_keys(float (&scores)[4][4], const Bf16* rows, const Bf16* columns) {
+  const int lane = threadIdx.x % kWarp;
+  const Bf16* a = rows + (lane % 16) * kPitch<kWidth> + lane / 16 * 8;
+  const Bf16* b = columns + (lane % 8 + lane / 16 * 8) * kPitch<kWidth> + lane / 8 % 2 * 8;
 #pragma unroll
-    for (int i = 0; i < kWidth / 4; i += kAtOnce) {
-      const int column = i / kCount * 4 * kCount + i % kCount + static_cast<int>(threadIdx.x) % 4 * kCount;
-      load_columns<kAtOnce, kWhole>(words + i / 2, row, column, width);
+  for (int k = 0; k < kWidth; k += 16) {
+    const Fragment left = load_fragment(a + k);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Fragment right = load_fragment(b + 16 * half * kPitch<kWidth> + k);
+      multiply(scores[2 * half], left, right.r[0], right.r[1]);
+      multiply(scores[2 * half + 1], left, right.r[2], right.r[3]);
     }
-  }
-};
-
-// A row of a factor of products over the rows: this lane's eighth of it. Of each 8 kCount columns, lane g has the
-// kCount from g kCount on.
-template <int kWidth>
-struct Columns {
-  static constexpr int kCount = kWidth < 64 ? kWidth / 8 : 8;
-  uint32_t words[kWidth / 16];
-
-  template <bool kWhole>
-  __device__ void load(const Bf16* row, int width) {
-#pragma unroll
-    for (int i = 0; i < kWidth / 8; i += kCount) {
-      load_columns<kCount, kWhole>(words + i / 2, row, 8 * i + static_cast<int>(threadIdx.x) % kWarp / 4 * kCount,
-                                   width);
-    }
-  }
-};
-
-// Position among 32 keys of the key that is row g of their block j.
-__device__ inline int key_of_lane(int j) {
-  const int g = static_cast<int>(threadIdx.x) % kWarp / 4;
-  return g / 2 * 8 + 2 * j + g % 2;
-}
-
-// scores [16, 8] += rows [16, kWidth] keys'
-template <int kWidth>
-__device__ void multiply_rows(float (&scores)[4], const Row<kWidth> (&rows)[2], const Row<kWidth>& keys) {
-#pragma unroll
-  for (int i = 0; i < kWidth / 8; i += 2) {
-    const Fragment left = {{rows[0].words[i], rows[1].words[i], rows[0].words[i + 1], rows[1].words[i + 1]}};
-    multiply(scores, left, keys.words[i], keys.words[i + 1]);
   }
 }
 
-// sums [16, kWidth] += left [16, 16] rows; `rows` are the rows 2t, 2t + 1, 2t + 8, 2t + 9 of the right factor.
+// sums [16, kWidth] += left [16, 16] right, for 16 rows of a tile.
 template <int kWidth>
-__device__ void multiply_columns(float (&sums)[kWidth / 8][4], const Fragment& left, const Columns<kWidth>* rows) {
+__device__ void multiply_by_rows(float (&sums)[kWidth / 8][4], const Fragment& left, const Bf16* right) {
+  const int lane = threadIdx.x % kWarp;
+  const Bf16* b = right + (lane % 16) * kPitch<kWidth> + lane / 16 * 8;
 #pragma unroll
-  for (int i = 0; i < kWidth / 16; ++i) {
-    const uint32_t w[4] = {rows[0].words[i], rows[1].words[i], rows[2].words[i], rows[3].words[i]};
-    multiply(sums[2 * i], left, __byte_perm(w[0], w[1], 0x5410), __byte_perm(w[2], w[3], 0x5410));
-    multiply(sums[2 * i + 1], left, __byte_perm(w[0], w[1], 0x7632), __byte_perm(w[2], w[3], 0x7632));
-  }
-}
-
-// Row g (r = 0) or g + 8 (r = 1) of such sums, times a factor, to a head's columns of a row.
-template <int kWidth, bool kWhole>
-__device__ void store_sums(Bf16* row, const float (&sums)[kWidth / 8][4], int r, float factor, int width) {
-  constexpr int kCount = Columns<kWidth>::kCount;
-#pragma unroll
-  for (int i = 0; i < kWidth / 8; i += kCount) {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int column = 8 * i + (static_cast<int>(threadIdx.x) % 4 * 2 + e) * kCount;
-      uint32_t words[kCount / 2];
-#pragma unroll
-      for (int c = 0; c < kCount; c += 2) {
-        words[c / 2] = pack(sums[i + c][2 * r + e] * factor, sums[i + c + 1][2 * r + e] * factor);
-      }
-      store_columns<kCount, kWhole>(row, column, width, words);
-    }
+  for (int n = 0; n < kWidth / 16; ++n) {
+    const Fragment f = load_fragment_transposed(b + 16 * n);
+    multiply(sums[2 * n], left, f.r[0], f.r[1]);
+    multiply(sums[2 * n + 1], left, f.r[2], f.r[3]);
   }
 }
 
@@ -257,18 +217,50 @@ __device__ inline float most_of_quad(float x) {
   return fmaxf(x, __shfl_xor_sync(0xFFFFFFFF, x, 2));
 }
 
-// A team of threads that write rows together.
-struct Team {
-  int thread, threads;
-};
+// ---- results
 
-// Zeros in a head's columns, from `column` on, of `count` rows.
-__device__ inline void clear_rows(const Matrix& matrix, int first, int column, int count, const AttentionArguments& a,
-                                  Team team) {
+// A warp's sums [16, kWidth], rows g times factors[0] and rows g + 8 times factors[1], go by way of `slab` (16 rows of
+// shared memory of this warp's own) to the head's columns of a matrix, `to` being the row of the tile's first key or
+// query. They are the tile's rows first .. first + 15; those of keys or queries from `count` on are not written.
+template <int kWidth, bool kKeys>
+__device__ void store_rows(Bf16* to, int64_t stride, int first, int count, Bf16* slab,
+                           const float (&sums)[kWidth / 8][4], float2 factors, const AttentionArguments& a) {
+  const int lane = threadIdx.x % kWarp;
+  __syncwarp();
+  Bf16* mine = slab + lane / 4 * kPitch<kWidth> + lane % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < kWidth / 8; ++n) {
+    *reinterpret_cast<uint32_t*>(mine + 8 * n) = pack(sums[n][0] * factors.x, sums[n][1] * factors.x);
+    *reinterpret_cast<uint32_t*>(mine + 8 * kPitch<kWidth> + 8 * n) =
+        pack(sums[n][2] * factors.y, sums[n][3] * factors.y);
+  }
+  __syncwarp();
+  constexpr int kChunks = kWidth / 8;
+  const int column = lane % kChunks * 8;
+#pragma unroll
+  for (int i = 0; i < 16; i += kWarp / kChunks) {
+    const int row = i + lane / kChunks;
+    const int position = kKeys ? permuted(first + row) : first + row;
+    if (position < count && column < a.width) {
+      const Bf16* source = slab + row * kPitch<kWidth> + column;
+      Bf16* target = to + position * stride + column;
+      if (a.vectors) {
+        *reinterpret_cast<uint4*>(target) = *reinterpret_cast<const uint4*>(source);
+      } else {
+        for (int j = 0; j < min(8, a.width - column); ++j) {
+          target[j] = source[j];
+        }
+      }
+    }
+  }
+}
+
+// Zeros in a head's columns of `count` rows.
+__device__ inline void clear_rows(Bf16* to, int64_t stride, int count, const AttentionArguments& a, Team team) {
   const int unit = a.vectors ? 8 : 1;
   const int units = a.width / unit;
   for (int i = team.thread; i < count * units; i += team.threads) {
-    Bf16* target = matrix.at(first + i / units, column + i % units * unit);
+    Bf16* target = to + i / units * stride + i % units * unit;
     if (a.vectors) {
       *reinterpret_cast<uint4*>(target) = uint4{0, 0, 0, 0};
     } else {

@@ -1,12 +1,10 @@
 // Attention, backward. With p = softmax(scores), m the dropout factors, dp = (dout v') m and D = sum over keys of p dp:
 //   dv = (p m)' dout,   ds = p (dp - D) / sqrt(width),   dq = ds k,   dk = ds' q.
 //
-// A block of two warps computes one head of a sentence after the other. A warp has the weights p m and ds of 16 queries
-// in registers, which gives dq; they go to shared memory as bf16 and are read from there transposed, 16 keys a warp,
-// which gives dk and dv. The factors come from device memory in the order that the tensor cores want; what is read
-// again is in the cache. Nothing is added by two blocks, so there are no atomics:
-//  - up to 64 queries and keys, the common case: one block computes a head in one pass. Up to 32 keys D is the sum of
-//    p dp, and `out` is not read.
+// A block of four warps. The weights p m and ds of a pair of tiles lie in shared memory as bf16; each of dv, dk, dq is
+// then a product of 16-row pieces, one warp a piece. Nothing is added by two blocks, so there are no atomics:
+//  - up to 64 queries and keys, the common case: one block computes a head of the sentence in one pass. Up to 32 of
+//    both: two heads at a time, each by two warps. D is the sum of p dp; `out` is not read.
 //  - longer: a block of the sentence goes over the keys for its 64 queries, which gives dq, and then over the queries
 //    for its share of the keys, 32 at a time, which gives dk and dv. D is the row's sum of dout out: the same number.
 #include "backend/cuda/attention_backward.cuh"
@@ -18,153 +16,177 @@ namespace {
 
 using namespace cuda;  // NOLINT: device code of this file only
 
-constexpr int kHeads = 2;  // of a block
-
-template <int kWidth, bool kDropout, bool kWhole>
-__device__ void one_pass(Shared& shared, const BackwardArguments& a, const Part& part, const DropoutMask& mask) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-#pragma unroll 1
-  for (int first = 16 * warp; first < part.queries; first += kThreads / 2) {
-    Queries<kWidth> queries;
-    queries.template load<kWhole>(first, a, part);
-    const int keys = part.visible(first + 16);
-    const bool once = keys <= kKeyStep;
-    Two d;
-    if (!once) {
-      d = sum_of_products<kWidth, kWhole>(queries, a, part);
-    }
-    float dq[kWidth / 8][4] = {};
-#pragma unroll 1
-    for (int key = 0; key < keys; key += kKeyStep) {
-      const int at = first * kWeightPitch + key;
-      Weights w;
-      weigh<kWidth, kDropout, kWhole>(w, queries, key, a, part, mask).store(shared.weights + at);
-      if (once) {
-        d = sum_of_weighted(w);
-      }
-      const Pairs ds = dscores(w, d, a.shape.scale);
-      ds.store(shared.dscores + at);
-      add_query_gradient<kWidth, kWhole>(dq, ds, key, a, part);
-    }
-    store_gradient<kWidth, kWhole>(a.dq, dq, part.first_query + first, part.queries - first, a, part);
+template <int kWidth, bool kDropout>
+__device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, const Pair& pair,
+                         const DropoutMask& mask) {
+  load_queries(shared, a, pair);
+  load_keys(shared, a, pair, s.first_key);
+  commit_copies();
+  const Two log_sums = load_log_sums(a, pair);
+  wait_copies<0>();
+  __syncthreads();
+  const int own = 16 * pair.warp;  // the warp's first row of queries and of keys
+  if (own < pair.queries) {
+    weigh_all<kWidth, kDropout>(shared, log_sums, a, pair, mask);
   }
   __syncthreads();
-#pragma unroll 1
-  for (int key = 16 * warp; key < part.keys; key += kThreads / 2) {
-    const int first = part.causal ? key / kKeyStep * kKeyStep : 0;  // the queries before did not look at this key
-    const auto write = [&](const Matrix& gradient, const Bf16* weights, const Matrix& rows) {
-      float sums[kWidth / 8][4] = {};
-      add_key_gradient<kWidth, kWhole>(sums, weights + first * kWeightPitch + key, rows, first, part.queries - first, a,
-                                       part);
-      store_gradient<kWidth, kWhole>(gradient, sums, part.first_key + key, part.keys - key, a, part);
-    };
-    write(a.dv, shared.weights, a.dout);
-    write(a.dk, shared.dscores, a.q);
+
+  const int64_t column = int64_t{pair.head} * a.shape.width;
+  Bf16* slab = shared.v + (pair.base + own) * kPitch<kWidth>;  // the values are used up
+  const auto write_keys = [&](const Matrix& gradient, const Bf16* weights, const Bf16* rows) {
+    float sums[kWidth / 8][4] = {};
+    add_key_gradient<kWidth>(sums, weights, rows, own, pair);
+    store_rows<kWidth, true>(gradient.at(s.first_key, column), gradient.stride, own, pair.keys, slab, sums, {1, 1},
+                             a.shape);
+  };
+  if (own < round_up(pair.keys, kKeyStep)) {
+    write_keys(a.dv, shared.weights, shared.dout);
+    write_keys(a.dk, shared.dscores, shared.q);
   }
-  __syncthreads();
+  if (own < pair.queries) {
+    float sums[kWidth / 8][4] = {};
+    multiply_weights<kWidth>(sums, shared.dscores + (pair.base + own) * kWeightPitch,
+                             shared.k + pair.base * kPitch<kWidth>, 0, round_up(pair.visible(own + 16), kKeyStep));
+    store_rows<kWidth, false>(a.dq.at(pair.first_row, column), a.dq.stride, own, pair.queries, slab, sums, {1, 1},
+                              a.shape);
+  }
 }
 
-// dq of 16 queries, over all the keys that they see.
-template <int kWidth, bool kDropout, bool kWhole>
-__device__ void long_queries(const BackwardArguments& a, const Part& part, int first, const DropoutMask& mask) {
-  Queries<kWidth> queries;
-  queries.template load<kWhole>(first, a, part);
-  const Two d = sum_of_products<kWidth, kWhole>(queries, a, part);
-  float dq[kWidth / 8][4] = {};
-#pragma unroll 1
-  for (int key = 0; key < part.visible(first + 16); key += kKeyStep) {
-    Weights w;
-    weigh<kWidth, kDropout, kWhole>(w, queries, key, a, part, mask);
-    add_query_gradient<kWidth, kWhole>(dq, dscores(w, d, a.shape.scale), key, a, part);
-  }
-  store_gradient<kWidth, kWhole>(a.dq, dq, part.first_query + first, part.queries - first, a, part);
-}
-
-// dv (kValues) or dk of the 32 keys from `key` on, over all the queries that see them. One after the other: there are
-// no registers for the sums of both.
-template <int kWidth, bool kDropout, bool kWhole, bool kValues>
-__device__ void long_keys(Shared& shared, const BackwardArguments& a, const Part& part, int key,
-                          const DropoutMask& mask) {
-  const int own = 16 * (static_cast<int>(threadIdx.x) / kWarp);  // the warp's first query and first key
+// dq of the pair's queries, over all the keys that they see.
+template <int kWidth, bool kDropout>
+__device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, Pair pair,
+                             const DropoutMask& mask) {
+  const int own = 16 * pair.warp;
+  const int end = a.shape.causal ? min(s.keys, pair.first_query + pair.queries) : s.keys;
+  load_queries(shared, a, pair);
+  const Two log_sums = load_log_sums(a, pair);
+  Two products = {};
   float sums[kWidth / 8][4] = {};
-#pragma unroll 1
-  for (int first = part.causal ? key : 0; first < part.queries; first += 2 * 16) {
-    if (first + own < part.queries) {
-      Queries<kWidth> queries;
-      queries.template load<kWhole>(first + own, a, part);
-      Weights w;
-      Pairs pairs = weigh<kWidth, kDropout, kWhole>(w, queries, key, a, part, mask);
-      if constexpr (!kValues) {
-        pairs = dscores(w, sum_of_products<kWidth, kWhole>(queries, a, part), a.shape.scale);
-      }
-      pairs.store(shared.weights + own * kWeightPitch);
+  for (int first = 0; first < end; first += kTile) {
+    pair.first_key = first;
+    pair.keys = min(kTile, s.keys - first);
+    __syncthreads();
+    load_keys(shared, a, pair, s.first_key + first);
+    commit_copies();
+    wait_copies<0>();
+    __syncthreads();
+    if (first == 0) {
+      products = sum_of_products(shared, a, pair);
+    }
+    for (int key = 0; own < pair.queries && key < pair.visible(own + 16); key += kKeyStep) {
+      weigh_part<kWidth, kDropout>(shared, log_sums, products, key, a, pair, mask);
+      __syncwarp();
+      multiply_weights<kWidth>(sums, shared.dscores + own * kWeightPitch, shared.k, key, key + kKeyStep);
+    }
+  }
+  __syncthreads();
+  if (own < pair.queries) {
+    store_rows<kWidth, false>(a.dq.at(pair.first_row, int64_t{pair.head} * a.shape.width), a.dq.stride, own,
+                              pair.queries, shared.v + own * kPitch<kWidth>, sums, {1, 1}, a.shape);
+  }
+}
+
+// dk and dv of the pair's keys, at most 32, over all the queries that see them: two warps for each.
+template <int kWidth, bool kDropout>
+__device__ void long_keys(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, Pair pair,
+                          const DropoutMask& mask) {
+  const int row = s.first_key + pair.first_key;
+  const int own = 16 * (pair.warp % 2);
+  const bool values = pair.warp < 2;
+  __syncthreads();
+  load_keys(shared, a, pair, row);
+  commit_copies();
+  float sums[kWidth / 8][4] = {};
+  for (int first = a.shape.causal ? pair.first_key / kTile * kTile : 0; first < s.queries; first += kTile) {
+    pair.first_query = first;
+    pair.first_row = s.first_query + first;
+    pair.queries = min(kTile, s.queries - first);
+    __syncthreads();
+    load_queries(shared, a, pair);
+    commit_copies();
+    const Two log_sums = load_log_sums(a, pair);
+    wait_copies<0>();
+    __syncthreads();
+    const Two products = sum_of_products(shared, a, pair);
+    if (16 * pair.warp < pair.queries && pair.visible(16 * pair.warp + 16) > 0) {
+      weigh_part<kWidth, kDropout>(shared, log_sums, products, 0, a, pair, mask);
     }
     __syncthreads();
-    add_key_gradient<kWidth, kWhole>(sums, shared.weights + own, kValues ? a.dout : a.q, first,
-                                     min(2 * 16, part.queries - first), a, part);
-    __syncthreads();
+    add_key_gradient<kWidth>(sums, values ? shared.weights : shared.dscores, values ? shared.dout : shared.q, own,
+                             pair);
   }
-  store_gradient<kWidth, kWhole>(kValues ? a.dv : a.dk, sums, part.first_key + key + own, part.keys - key - own, a,
-                                 part);
+  const Matrix& gradient = values ? a.dv : a.dk;
+  wait_copies<0>();
+  __syncthreads();
+  store_rows<kWidth, true>(gradient.at(row, int64_t{pair.head} * a.shape.width), gradient.stride, own, pair.keys,
+                           shared.v + 16 * pair.warp * kPitch<kWidth>, sums, {1, 1}, a.shape);
 }
 
 // Zeros where there is nothing to attend to, in the block's share of the rows; tiles is the number of such blocks.
-__device__ void clear(const BackwardArguments& a, const Sentence& s, int tiles, int column) {
+__device__ void clear(const BackwardArguments& a, const Sentence& s, int tiles, int head) {
   const Team team = {static_cast<int>(threadIdx.x), kThreads};
+  const int64_t column = int64_t{head} * a.shape.width;
   const int first = s.tile * kTile;
-  clear_rows(a.dq, s.first_query + first, column, min(kTile, s.queries - first), a.shape, team);
+  clear_rows(a.dq.at(s.first_query + first, column), a.dq.stride, min(kTile, s.queries - first), a.shape, team);
   for (int key = first; key < s.keys; key += tiles * kTile) {
     const int count = min(kTile, s.keys - key);
-    clear_rows(a.dk, s.first_key + key, column, count, a.shape, team);
-    clear_rows(a.dv, s.first_key + key, column, count, a.shape, team);
+    clear_rows(a.dk.at(s.first_key + key, column), a.dk.stride, count, a.shape, team);
+    clear_rows(a.dv.at(s.first_key + key, column), a.dv.stride, count, a.shape, team);
   }
 }
 
-template <int kWidth, bool kDropout, bool kWhole>
-__global__ void __launch_bounds__(kThreads, kWidth <= 64 && kWhole ? 6 : 4)
+template <int kWidth, bool kDropout>
+__global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
     attention_backward_kernel(const __grid_constant__ BackwardArguments a) {
-  __shared__ alignas(16) Shared shared;
-  const int groups = (a.shape.heads + kHeads - 1) / kHeads;
-  const int first_head = static_cast<int>(blockIdx.x % groups) * kHeads;
-  const int end_head = min(a.shape.heads, first_head + kHeads);
-  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x / groups));
+  extern __shared__ uint4 memory[];
+  auto& shared = *reinterpret_cast<Shared<kWidth>*>(memory);
+  const int head = static_cast<int>(blockIdx.x % a.shape.heads);
+  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x / a.shape.heads));
   const int tiles = max(1, (s.queries + kTile - 1) / kTile);
   if (s.tile >= tiles) {
     return;
   }
-  const auto for_heads = [&](const auto& work) {
-#pragma unroll 1
-    for (int head = first_head; head < end_head; ++head) {
-      work(Part{.head = head,
-                .column = head * a.shape.width,
-                .first_query = s.first_query,
-                .queries = s.queries,
-                .first_key = s.first_key,
-                .keys = s.keys,
-                .causal = a.shape.causal});
-    }
-  };
   if (!s.attends) {
-    for_heads([&](const Part& part) { clear(a, s, tiles, part.column); });
+    clear(a, s, tiles, head);
     return;
   }
   const DropoutMask mask(a.shape.dropout);
+  Pair pair = {.head = head,
+               .base = 0,
+               .warp = static_cast<int>(threadIdx.x) / kWarp,
+               .warps = kThreads / kWarp,
+               .first_row = s.first_query,
+               .first_query = 0,
+               .queries = s.queries,
+               .first_key = 0,
+               .keys = s.keys,
+               .causal = a.shape.causal};
   if (s.queries <= kTile && s.keys <= kTile) {
-    for_heads([&](const Part& part) { one_pass<kWidth, kDropout, kWhole>(shared, a, part, mask); });
+    if (s.queries <= kTile / 2 && s.keys <= kTile / 2) {
+      if (head % 2 == 1) {
+        return;  // the block of the head before does both
+      }
+      const int half = pair.warp / 2;
+      pair.warps = 2;
+      pair.warp %= 2;
+      pair.base = kTile / 2 * half;
+      pair.head += half;
+      if (pair.head == a.shape.heads) {
+        pair.queries = pair.keys = 0;
+      }
+    }
+    one_pass<kWidth, kDropout>(shared, a, s, pair, mask);
     return;
   }
-  for_heads([&](const Part& part) {
-    const int first = s.tile * kTile + static_cast<int>(threadIdx.x) / kWarp * 16;
-#pragma unroll 1
-    for (int i = first; i < min(s.queries, (s.tile + 1) * kTile); i += kThreads / 2) {
-      long_queries<kWidth, kDropout, kWhole>(a, part, i, mask);
-    }
-#pragma unroll 1
-    for (int key = s.tile * kKeyStep; key < s.keys; key += tiles * kKeyStep) {
-      long_keys<kWidth, kDropout, kWhole, true>(shared, a, part, key, mask);
-      long_keys<kWidth, kDropout, kWhole, false>(shared, a, part, key, mask);
-    }
-  });
+  pair.first_query = s.tile * kTile;
+  pair.first_row += pair.first_query;
+  pair.queries = min(kTile, s.queries - pair.first_query);
+  long_queries<kWidth, kDropout>(shared, a, s, pair, mask);
+  for (int first = s.tile * kKeyStep; first < s.keys; first += tiles * kKeyStep) {
+    pair.first_key = first;
+    pair.keys = min(kKeyStep, s.keys - first);
+    long_keys<kWidth, kDropout>(shared, a, s, pair, mask);
+  }
 }
 
 }  // namespace
@@ -190,9 +212,12 @@ void CudaBackend::attention_backward(const View& dq, const View& dk, const View&
   for (const View* view : {&dq, &dk, &dv, &dout, &out, &q, &k, &v}) {
     arguments.shape.vectors &= vectors_of_8(*view);
   }
-  const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * divide_up(shape.heads, kHeads));
-  for_width(arguments.shape, [&]<int kWidth, bool kDropout, bool kWhole>() {
-    attention_backward_kernel<kWidth, kDropout, kWhole><<<blocks, kThreads, 0, stream_>>>(arguments);
+  const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * shape.heads);
+  for_width(arguments.shape.width, arguments.shape.dropout.on(), [&]<int kWidth, bool kDropout>() {
+    const auto kernel = attention_backward_kernel<kWidth, kDropout>;
+    constexpr int kBytes = sizeof(Shared<kWidth>);
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention_backward");
+    kernel<<<blocks, kThreads, kBytes, stream_>>>(arguments);
   });
   check_launch("attention_backward");
 }

@@ -1,13 +1,13 @@
-// The parts of attention's backward: 16 queries of a warp against 32 keys in registers, and the weights of a tile in
-// shared memory, from where they are read transposed. See attention_backward.cu.
+// The parts of attention's backward: a tile of queries against a tile of keys. Its weights are computed from q, k, v,
+// dout and the forward's log_sums and lie in shared memory; gradients are products of them. See attention_backward.cu.
 #pragma once
 
 #include "backend/cuda/attention.cuh"
 
 namespace tandem::cuda {
 
-constexpr int kTile = 64;  // queries of a block, and the most queries and keys whose weights fit in shared memory
-constexpr int kThreads = 2 * kWarp;
+constexpr int kTile = 64;  // rows of a tile, queries or keys
+constexpr int kThreads = kTile / 16 * kWarp;
 constexpr int kWeightPitch = kTile + 8;
 
 struct BackwardArguments {
@@ -17,223 +17,204 @@ struct BackwardArguments {
   int64_t log_sums_stride;
 };
 
+template <int kWidth>
 struct Shared {
-  Bf16 weights[kTile * kWeightPitch], dscores[kTile * kWeightPitch];  // [queries, keys]
+  Bf16 q[kTile * kPitch<kWidth>], dout[kTile * kPitch<kWidth>];
+  Bf16 k[kTile * kPitch<kWidth>], v[kTile * kPitch<kWidth>];
+  Bf16 weights[kTile * kWeightPitch], dscores[kTile * kWeightPitch];  // [queries, keys in their tile's order]
 };
 
-// One head of a sentence.
-struct Part {
-  int head, column;          // the head's first column
-  int first_query, queries;  // packed row of the first, number
-  int first_key, keys;
+// A tile of queries against a tile of keys, as one warp sees it. Rows of tiles in shared memory count from `base`.
+struct Pair {
+  int head, base;
+  int warp, warps;           // of those that work on this head
+  int first_row;             // packed row of the first query
+  int first_query, queries;  // position in the sentence, rows of the tile
+  int first_key, keys;       // the same of the keys
   bool causal;
 
-  // Keys that the queries before `end` see.
-  __device__ int visible(int end) const { return causal ? min(keys, end) : keys; }
-};
-
-// 16 queries of a warp; [0] and [1]: rows g and g + 8 of the fragment. Past the last query its row is read again.
-template <int kWidth>
-struct Queries {
-  Row<kWidth> q[2], dout[2];
-  float log_sums[2];  // in base 2
-  int first;          // position of the first query
-
-  template <bool kWhole>
-  __device__ void load(int first_position, const BackwardArguments& a, const Part& part) {
-    first = first_position;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = part.first_query + min(position(r), part.queries - 1);
-      q[r].template load<kWhole, 2>(a.q.at(row, part.column), a.shape.width);
-      dout[r].template load<kWhole, 2>(a.dout.at(row, part.column), a.shape.width);
-      log_sums[r] = a.log_sums[part.head * a.log_sums_stride + row] * 1.4426950408889634F;
-    }
-  }
-  __device__ int position(int r) const { return first + static_cast<int>(threadIdx.x) % kWarp / 4 + 8 * r; }
+  // Keys of the tile that the queries before `end` see; not positive where none.
+  __device__ int visible(int end) const { return causal ? min(keys, first_query + end - first_key) : keys; }
+  // The first query, in multiples of 16, that sees the key at `key` of the tile, a multiple of 32.
+  __device__ int first_seeing(int key) const { return causal ? max(0, first_key + key - first_query) : 0; }
+  __device__ Team team() const { return {warp * kWarp + static_cast<int>(threadIdx.x) % kWarp, warps * kWarp}; }
 };
 
 // A value for the queries g and g + 8 of a warp's 16.
 struct Two {
-  float r[2] = {};
+  float r[2];
 };
 
-// D of the queries as the sum of dout out.
-template <int kWidth, bool kWhole>
-__device__ Two sum_of_products(const Queries<kWidth>& queries, const BackwardArguments& a, const Part& part) {
-  Two result;
-#pragma unroll
+template <int kWidth>
+__device__ void load_queries(Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair) {
+  const int64_t column = int64_t{pair.head} * a.shape.width;
+  const int offset = pair.base * kPitch<kWidth>, filled = round_up(pair.queries, 16);
+  load_tile<kWidth, false>(shared.q + offset, a.q.at(pair.first_row, column), a.q.stride, pair.queries, filled, a.shape,
+                           pair.team());
+  load_tile<kWidth, false>(shared.dout + offset, a.dout.at(pair.first_row, column), a.dout.stride, pair.queries, filled,
+                           a.shape, pair.team());
+}
+
+// `row` is the packed row of the tile's first key.
+template <int kWidth>
+__device__ void load_keys(Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair, int row) {
+  const int64_t column = int64_t{pair.head} * a.shape.width;
+  const int offset = pair.base * kPitch<kWidth>, filled = round_up(pair.keys, kKeyStep);
+  load_tile<kWidth, true>(shared.k + offset, a.k.at(row, column), a.k.stride, pair.keys, filled, a.shape, pair.team());
+  load_tile<kWidth, true>(shared.v + offset, a.v.at(row, column), a.v.stride, pair.keys, filled, a.shape, pair.team());
+}
+
+// In base 2.
+__device__ inline Two load_log_sums(const BackwardArguments& a, const Pair& pair) {
+  Two result = {};
   for (int r = 0; r < 2; ++r) {
-    const int row = part.first_query + min(queries.position(r), part.queries - 1);
-    Row<kWidth> out;
-    out.template load<kWhole>(a.out.at(row, part.column), a.shape.width);
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < kWidth / 8; ++i) {
-      const float2 x = unpack(out.words[i]);
-      const float2 y = unpack(queries.dout[r].words[i]);
-      sum = fmaf(x.x, y.x, fmaf(x.y, y.y, sum));
+    const int query = 16 * pair.warp + static_cast<int>(threadIdx.x) % kWarp / 4 + 8 * r;
+    if (query < pair.queries) {
+      result.r[r] = a.log_sums[pair.head * a.log_sums_stride + pair.first_row + query] * 1.4426950408889634F;
     }
-    result.r[r] = sum_of_quad(sum);
   }
   return result;
 }
 
-// p and dp of 16 queries and 32 keys; bf16 pairs of keys, [r][j]: block j of row g + 8 r.
+// D of the warp's queries as the sum of dout out, two lanes a row. `dout` is the tile.
+template <int kWidth>
+__device__ Two sum_of_products(const Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair) {
+  const int lane = threadIdx.x % kWarp;
+  const int query = 16 * pair.warp + lane / 2;
+  float sum = 0;
+  if (query < pair.queries) {
+    const Bf16* row = a.out.at(pair.first_row + query, int64_t{pair.head} * a.shape.width);
+    for (int column = lane % 2 * 8; column < a.shape.width; column += 16) {
+      float out[8], dout[8];
+      a.shape.vectors ? load8<true>(out, row, column, a.shape.width) : load8<false>(out, row, column, a.shape.width);
+      load8<true>(dout, shared.dout + (pair.base + query) * kPitch<kWidth>, column, kWidth);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        sum = fmaf(out[i], dout[i], sum);
+      }
+    }
+  }
+  sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
+  const int g = lane / 4;
+  return {{__shfl_sync(0xFFFFFFFF, sum, 2 * g), __shfl_sync(0xFFFFFFFF, sum, 2 * (g + 8))}};
+}
+
+// p and dp of a warp's 16 queries and 32 keys.
 struct Weights {
   float p[4][4] = {}, dp[4][4] = {};
 };
-struct Pairs {
-  uint32_t words[2][4];
 
-  // To rows of a tile in shared memory, `to` being the first of the 16 queries and of the 32 keys.
-  __device__ void store(Bf16* to) const {
-    const int lane = threadIdx.x % kWarp;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      *reinterpret_cast<uint4*>(to + (lane / 4 + 8 * r) * kWeightPitch + lane % 4 * 8) =
-          uint4{words[r][0], words[r][1], words[r][2], words[r][3]};
-    }
-  }
-};
-
-// What depends on the value is computed after this: addresses are cheaper than registers that hold them through a loop.
-__device__ inline void compute_here(int& value) { asm volatile("" : "+r"(value)); }
-
-// p, dp and the weights p m of the 32 keys from `key` on.
-template <int kWidth, bool kDropout, bool kWhole>
-__device__ Pairs weigh(Weights& w, const Queries<kWidth>& queries, int key, const BackwardArguments& a,
-                       const Part& part, const DropoutMask& mask) {
-  compute_here(key);
-  const int own = key + static_cast<int>(threadIdx.x) % 4 * 8;  // the lane's first key
-  Row<kWidth> keys[4], values[4];
-  const auto load = [&](Row<kWidth>& row, const Matrix& matrix, int j) {
-    const int position = min(key + key_of_lane(j), part.keys - 1);
-    row.template load<kWhole>(matrix.at(part.first_key + position, part.column), a.shape.width);
-  };
-  Philox words[2] = {};
-  if constexpr (kDropout) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      words[r] = mask.lanes(part.first_query + queries.position(r), own / 8, part.head);
-    }
-  }
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    load(keys[j], a.k, j);
-    multiply_rows(w.p[j], queries.q, keys[j]);
-  }
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    load(values[j], a.v, j);
-    multiply_rows(w.dp[j], queries.dout, values[j]);
-  }
-  Pairs pairs;
+// The weights of 32 keys from `key` of the tile on. Writes p m to its tile and adds p dp to sums.
+template <int kWidth, bool kDropout>
+__device__ void weigh_step(Weights& w, Two& sums, Shared<kWidth>& shared, const Two& log_sums, int key,
+                           const BackwardArguments& a, const Pair& pair, const DropoutMask& mask) {
+  const int rows = (pair.base + 16 * pair.warp) * kPitch<kWidth>, columns = (pair.base + key) * kPitch<kWidth>;
+  multiply_by_keys<kWidth>(w.p, shared.q + rows, shared.k + columns);
+  multiply_by_keys<kWidth>(w.dp, shared.dout + rows, shared.v + columns);
+  const int lane = threadIdx.x % kWarp;
+  const int own = key + lane % 4 * 8;  // the lane's first key
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int query = queries.position(r);
-    const int limit = query < part.queries ? part.visible(query + 1) - own : 0;
+    const int query = 16 * pair.warp + lane / 4 + 8 * r;
+    const int limit = query < pair.queries ? pair.visible(query + 1) - own : 0;
+    Philox words = {};
+    if constexpr (kDropout) {
+      words = mask.lanes(pair.first_row + query, (pair.first_key + own) / 8, pair.head);
+    }
+    Bf16* to = shared.weights + (pair.base + query) * kWeightPitch + key + lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      float kept[2];
+      float factors[2] = {1, 1};
+      if constexpr (kDropout) {
+        factors[0] = mask.keeps_low(words[j]) ? mask.scale() : 0.0F;
+        factors[1] = mask.keeps_high(words[j]) ? mask.scale() : 0.0F;
+      }
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         float& p = w.p[j][2 * r + e];
         float& dp = w.dp[j][2 * r + e];
-        const float power = exp2_fast(fmaf(p, a.shape.scale_log2, -queries.log_sums[r]));
+        const float power = exp2_fast(fmaf(p, a.shape.scale_log2, -log_sums.r[r]));
         p = 2 * j + e < limit ? power : 0.0F;
-        kept[e] = p;
-        if constexpr (kDropout) {
-          const bool keeps = e == 0 ? mask.keeps_low(words[r][j]) : mask.keeps_high(words[r][j]);
-          const float factor = keeps ? mask.scale() : 0.0F;
-          kept[e] *= factor;
-          dp *= factor;
-        }
+        dp *= factors[e];
+        sums.r[r] = fmaf(p, dp, sums.r[r]);
       }
-      pairs.words[r][j] = pack(kept[0], kept[1]);
+      *reinterpret_cast<uint32_t*>(to + 8 * j) = pack(w.p[j][2 * r] * factors[0], w.p[j][2 * r + 1] * factors[1]);
     }
   }
-  return pairs;
 }
 
-// D of the queries as the sum of p dp, where these are all the keys.
-__device__ inline Two sum_of_weighted(const Weights& w) {
-  Two sums;
-#pragma unroll
-  for (int i = 0; i < 16; ++i) {
-    float& sum = sums.r[i / 2 % 2];
-    sum = fmaf(w.p[i / 4][i % 4], w.dp[i / 4][i % 4], sum);
-  }
-  return {{sum_of_quad(sums.r[0]), sum_of_quad(sums.r[1])}};
-}
-
-// ds = p (dp - D) scale
-__device__ inline Pairs dscores(const Weights& w, const Two& d, float scale) {
-  Pairs pairs;
+// Writes ds = p (dp - D) scale to its tile.
+__device__ inline void write_dscores(Bf16* dscores, const Weights& w, const Two& d, int key, float scale,
+                                     const Pair& pair) {
+  const int lane = threadIdx.x % kWarp;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
+    Bf16* to = dscores + (pair.base + 16 * pair.warp + lane / 4 + 8 * r) * kWeightPitch + key + lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      pairs.words[r][j] = pack(w.p[j][2 * r] * scale * (w.dp[j][2 * r] - d.r[r]),
-                               w.p[j][2 * r + 1] * scale * (w.dp[j][2 * r + 1] - d.r[r]));
+      *reinterpret_cast<uint32_t*>(to + 8 * j) = pack(w.p[j][2 * r] * scale * (w.dp[j][2 * r] - d.r[r]),
+                                                      w.p[j][2 * r + 1] * scale * (w.dp[j][2 * r + 1] - d.r[r]));
     }
-  }
-  return pairs;
-}
-
-// dq [16, kWidth] += ds k, for the 32 keys from `key` on.
-template <int kWidth, bool kWhole>
-__device__ void add_query_gradient(float (&sums)[kWidth / 8][4], const Pairs& ds, int key, const BackwardArguments& a,
-                                   const Part& part) {
-  compute_here(key);
-  const int own = key + static_cast<int>(threadIdx.x) % 4 * 8;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    Columns<kWidth> rows[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = part.first_key + min(own + 4 * half + i, part.keys - 1);
-      rows[i].template load<kWhole>(a.k.at(row, part.column), a.shape.width);
-    }
-    const int j = 2 * half;
-    const Fragment left = {{ds.words[0][j], ds.words[1][j], ds.words[0][j + 1], ds.words[1][j + 1]}};
-    multiply_columns(sums, left, rows);
   }
 }
 
-// Keys' gradient [16, kWidth] += weights' rows, for `count` queries from `first` on. `weights` is the tile's row of
-// that first query, at the first of the keys; `matrix` is dout or q.
-template <int kWidth, bool kWhole>
-__device__ void add_key_gradient(float (&sums)[kWidth / 8][4], const Bf16* weights, const Matrix& matrix, int first,
-                                 int count, const BackwardArguments& a, const Part& part) {
-  compute_here(first);
+// weights and dscores of the warp's 16 queries for all the keys that there are, at most 64.
+template <int kWidth, bool kDropout>
+__device__ void weigh_all(Shared<kWidth>& shared, const Two& log_sums, const BackwardArguments& a, const Pair& pair,
+                          const DropoutMask& mask) {
+  Weights first;
+  Two sums = {};
+  const auto d = [&] { return Two{{sum_of_quad(sums.r[0]), sum_of_quad(sums.r[1])}}; };
+  weigh_step<kWidth, kDropout>(first, sums, shared, log_sums, 0, a, pair, mask);
+  if (pair.visible(16 * pair.warp + 16) > kKeyStep) {
+    Weights second;
+    weigh_step<kWidth, kDropout>(second, sums, shared, log_sums, kKeyStep, a, pair, mask);
+    write_dscores(shared.dscores, second, d(), kKeyStep, a.shape.scale, pair);
+  }
+  write_dscores(shared.dscores, first, d(), 0, a.shape.scale, pair);
+}
+
+// The same for 32 keys from `key` of the tile on, with D known.
+template <int kWidth, bool kDropout>
+__device__ void weigh_part(Shared<kWidth>& shared, const Two& log_sums, const Two& d, int key,
+                           const BackwardArguments& a, const Pair& pair, const DropoutMask& mask) {
+  Weights w;
+  Two unused = {};
+  weigh_step<kWidth, kDropout>(w, unused, shared, log_sums, key, a, pair, mask);
+  write_dscores(shared.dscores, w, d, key, a.shape.scale, pair);
+}
+
+// sums [16, kWidth] += weights [16, begin .. end) rows [begin .. end), from the top left of both.
+template <int kWidth>
+__device__ void multiply_weights(float (&sums)[kWidth / 8][4], const Bf16* weights, const Bf16* rows, int begin,
+                                 int end) {
   const int lane = threadIdx.x % kWarp;
 #pragma unroll 1
-  for (int i = 0; i < count; i += 16) {
-    Columns<kWidth> rows[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int position = first + i + lane % 4 * 2 + j % 2 + j / 2 * 8;
-      const int row = part.first_query + min(position, part.queries - 1);
-      rows[j].template load<kWhole>(matrix.at(row, part.column), a.shape.width);
-    }
-    const Fragment left =
-        load_fragment_transposed(weights + (i + lane % 8 + lane / 16 * 8) * kWeightPitch + lane / 8 % 2 * 8);
-    multiply_columns(sums, left, rows);
+  for (int i = begin; i < end; i += 16) {
+    const Fragment left = load_fragment(weights + lane % 16 * kWeightPitch + i + lane / 16 * 8);
+    multiply_by_rows<kWidth>(sums, left, rows + i * kPitch<kWidth>);
   }
 }
 
-// A warp's sums to the rows from packed row `first` on, of which there are `count`.
-template <int kWidth, bool kWhole>
-__device__ void store_gradient(const Matrix& matrix, const float (&sums)[kWidth / 8][4], int first, int count,
-                               const BackwardArguments& a, const Part& part) {
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int row = static_cast<int>(threadIdx.x) % kWarp / 4 + 8 * r;
-    if (row < count) {
-      store_sums<kWidth, kWhole>(matrix.at(first + row, part.column), sums, r, 1, a.shape.width);
-    }
+// The same with weights [begin .. end, 16) transposed.
+template <int kWidth>
+__device__ void multiply_transposed(float (&sums)[kWidth / 8][4], const Bf16* weights, const Bf16* rows, int begin,
+                                    int end) {
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll 1
+  for (int i = begin; i < end; i += 16) {
+    const Fragment left =
+        load_fragment_transposed(weights + (i + lane % 8 + lane / 16 * 8) * kWeightPitch + lane / 8 % 2 * 8);
+    multiply_by_rows<kWidth>(sums, left, rows + i * kPitch<kWidth>);
   }
+}
+
+// Keys' gradient from the tile's queries: sums += weights' rows for the keys from `key` of the tile on.
+template <int kWidth>
+__device__ void add_key_gradient(float (&sums)[kWidth / 8][4], const Bf16* weights, const Bf16* rows, int key,
+                                 const Pair& pair) {
+  multiply_transposed<kWidth>(sums, weights + pair.base * kWeightPitch + key, rows + pair.base * kPitch<kWidth>,
+                              pair.first_seeing(key / kKeyStep * kKeyStep), round_up(pair.queries, 16));
 }
 
 }  // namespace tandem::cuda

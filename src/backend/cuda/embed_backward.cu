@@ -34,15 +34,19 @@ struct Run {
   __device__ bool is_long() const { return end - begin > kPiece; }
 };
 
-// The run that holds a place in the list of rows.
+// The run that holds a place in the list of rows, found by the whole warp: each lane looks at one of 32 parts.
 __device__ Run run_at(const Arguments& a, int place) {
   if (place >= a.starts[a.runs]) {
     return {};
   }
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
   int low = 0, high = a.runs;  // starts[low] <= place < starts[high]
   while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (a.starts[middle] <= place ? low : high) = middle;
+    const int part = (high - low + kWarp - 1) / kWarp;
+    const int mine = low + lane * part;
+    const uint32_t before = __ballot_sync(0xFFFFFFFF, mine < high && a.starts[mine] <= place);
+    low += (__popc(before) - 1) * part;
+    high = min(low + part, high);
   }
   return {low, a.starts[low], a.starts[low + 1]};
 }
@@ -51,7 +55,7 @@ __device__ Run run_at(const Arguments& a, int place) {
 template <bool kVector>
 __device__ Bf16x8 load_packed(const Bf16* row, int64_t col, int64_t cols) {
   if constexpr (kVector) {
-    return *reinterpret_cast<const Bf16x8*>(row + col);
+    return load_vector(row + col);
   } else {
     float values[8];
     load8<false>(values, row, col, cols);
@@ -100,21 +104,35 @@ __device__ void add_rows(float (&sums)[8], const Arguments& a, int64_t col, int 
   }
 }
 
-// to[col, col + 8) (+)= sums * scale.
-template <bool kVector>
-__device__ void put(float* to, int64_t col, int64_t cols, const float (&sums)[8], float scale, bool add) {
+// Elements [col, col + 8) of a row; absent ones read as 0 and are not written.
+struct Floats8 {
+  float4 half[2] = {};
+
+  template <bool kVector>
+  __device__ void load(const float* from, int64_t col, int64_t cols) {
 #pragma unroll
-  for (int half = 0; half < 8; half += 4) {
-    if (col + half < cols) {
-      float4 values = add ? load4<kVector>(to, col + half, cols) : float4{0, 0, 0, 0};
-      values.x += sums[half] * scale;
-      values.y += sums[half + 1] * scale;
-      values.z += sums[half + 2] * scale;
-      values.w += sums[half + 3] * scale;
-      store4<kVector>(to, col + half, cols, values);
+    for (int h = 0; h < 2; ++h) {
+      if (col + 4 * h < cols) {
+        half[h] = load4<kVector>(from, col + 4 * h, cols);
+      }
     }
   }
-}
+
+  // to = this + sums * scale.
+  template <bool kVector>
+  __device__ void add_and_store(float* to, int64_t col, int64_t cols, const float (&sums)[8], float scale) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (col + 4 * h < cols) {
+        half[h].x += sums[4 * h] * scale;
+        half[h].y += sums[4 * h + 1] * scale;
+        half[h].z += sums[4 * h + 2] * scale;
+        half[h].w += sums[4 * h + 3] * scale;
+        store4<kVector>(to, col + 4 * h, cols, half[h]);
+      }
+    }
+  }
+};
 
 __device__ int64_t first_column() { return int64_t{kColumns} * blockIdx.y + int64_t{8} * (threadIdx.x % kWarp); }
 
@@ -156,14 +174,18 @@ __global__ void __launch_bounds__(kThreads, kVector ? 3 : 2) embed_backward_kern
     return;
   }
   const int64_t col = first_column();
+  Floats8 before;  // on its way while the rows are
+  if (!work.part) {
+    before.load<kVector>(work.to, col, a.cols);
+  }
   float sums[8];
   add_rows<kVector>(sums, a, col, work.begin, work.end);
-  put<kVector>(work.to, col, a.cols, sums, work.part ? 1.0F : a.scale, !work.part);
+  before.add_and_store<kVector>(work.to, col, a.cols, sums, work.part ? 1.0F : a.scale);
 }
 
 // A warp a piece: adds up the parts of the run with many rows that begins in it, if there is one.
 template <bool kVector>
-__global__ void __launch_bounds__(kThreads) add_parts_kernel(const Arguments a) {
+__global__ void __launch_bounds__(kThreads, 2) add_parts_kernel(const Arguments a) {
   const int piece = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
   if (piece >= a.pieces) {
     return;
@@ -175,18 +197,19 @@ __global__ void __launch_bounds__(kThreads) add_parts_kernel(const Arguments a) 
   if (!run.is_long() || run.begin < first || col >= a.cols) {
     return;
   }
+  float* to = a.dtable + a.ids[run.run] * a.dtable_stride;
+  Floats8 before;
+  before.load<kVector>(to, col, a.cols);
   float sums[8] = {};
-  const int last = (run.end - 1) / kPiece;
 #pragma unroll 4
-  for (int p = piece; p <= last; ++p) {
+  for (int p = piece; p <= (run.end - 1) / kPiece; ++p) {
     const bool tail = p == piece && run.begin > first;
-    const float* part = a.parts + (int64_t{2} * p + (tail ? 1 : 0)) * a.cols;
-    const float4 low = load4<kVector>(part, col, a.cols);
-    const float4 high = kVector || col + 4 < a.cols ? load4<kVector>(part, col + 4, a.cols) : float4{0, 0, 0, 0};
-    sums[0] += low.x, sums[1] += low.y, sums[2] += low.z, sums[3] += low.w;
-    sums[4] += high.x, sums[5] += high.y, sums[6] += high.z, sums[7] += high.w;
+    Floats8 part;
+    part.load<kVector>(a.parts + (int64_t{2} * p + (tail ? 1 : 0)) * a.cols, col, a.cols);
+    sums[0] += part.half[0].x, sums[1] += part.half[0].y, sums[2] += part.half[0].z, sums[3] += part.half[0].w;
+    sums[4] += part.half[1].x, sums[5] += part.half[1].y, sums[6] += part.half[1].z, sums[7] += part.half[1].w;
   }
-  put<kVector>(a.dtable + a.ids[run.run] * a.dtable_stride, col, a.cols, sums, a.scale, true);
+  before.add_and_store<kVector>(to, col, a.cols, sums, a.scale);
 }
 
 }  // namespace

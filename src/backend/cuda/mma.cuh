@@ -49,10 +49,6 @@ __device__ inline uint32_t pack(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&both);
 }
 
-__device__ inline float2 unpack(uint32_t pair) {
-  return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000)};
-}
-
 __device__ inline float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
