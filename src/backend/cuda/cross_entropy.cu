@@ -111,7 +111,6 @@ __global__ void add_totals_kernel(LossTotals* totals, const LossTotals* parts, i
 
 void CudaBackend::cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
                                 const StepState* state) {
-  side_->before_write({logits});
   require(logits.dtype == DType::bf16 && labels.dtype == DType::i32,
           "cross_entropy on a GPU takes bf16 logits and i32 labels, not {} and {}", name_of(logits.dtype),
           name_of(labels.dtype));

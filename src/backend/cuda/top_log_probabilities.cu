@@ -91,7 +91,6 @@ __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) top_log_probabili
 }  // namespace
 
 void CudaBackend::top_log_probabilities(const View& values, const View& ids, const View& logits) {
-  side_->before_write({values, ids});
   const int64_t k = ids.cols;
   require(k >= 1 && k <= logits.cols, "the best {} of {} pieces", k, logits.cols);
   require(logits.dtype == DType::bf16 && values.dtype == DType::f32 && ids.dtype == DType::i32,
