@@ -54,7 +54,11 @@ std::vector<Case> cases() {
   all.push_back({.rows = 129, .in = 64, .out = 96, .accumulate = true});
   all.push_back({.rows = 33, .in = 40, .out = 1000, .margin = 8, .accumulate = true});
   all.push_back({.rows = 300, .in = 1000, .out = 1024});
-  all.push_back({8000, 32, 2048, true, Activation::relu, 0.1F, 0, false, true});  // in several parts
+  all.push_back({8000, 32, 2048, true, Activation::relu, 0.1F, 0, false, true});  // many rows
+  for (const int64_t rows : {1, 127, 1000}) {  // whole tiles: relu and dropout inside the product
+    all.push_back({rows, 128, 512, true, Activation::relu, 0.1F, 0, false, true});
+    all.push_back({rows, 64, 320, true, Activation::relu, 0, 8, false, true});
+  }
   all.push_back({.rows = 64, .in = 64, .out = 8200, .bias = true});
   return all;
 }
@@ -82,7 +86,7 @@ Results forward(Lab& lab, const Case& c) {
   return results;
 }
 
-constexpr int64_t kOut = 48;  // of the product behind h
+constexpr int64_t kOut = 64;  // of the product behind h
 
 // h = dropout(activation(x w1' + bias)) and the gradient of its argument, given that of h w2'.
 Results backward_input(Lab& lab, const Case& c, bool column_sums) {

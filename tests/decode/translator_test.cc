@@ -178,7 +178,7 @@ TEST_F(TranslatorTest, BeforeBatchMayStopTheWork) {
   const std::vector<std::string> lines = mixed_lines();
   EXPECT_THROW(translator(stopping).translate(lines), Error);
   EXPECT_EQ(batches, 3);
-  EXPECT_THROW(translator(options(1, 0)), Error);
+  EXPECT_THROW(translator(options(1, -1)), Error);
   EXPECT_THROW(translator(options(5)), Error);
 }
 

@@ -59,7 +59,7 @@ __device__ Bf16x8 load(const Bf16* row, int column, int width, bool present) {
   Bf16x8 result = {};
   if constexpr (kVector) {
     if (present && column < width) {
-      result = *reinterpret_cast<const Bf16x8*>(row + column);
+      result = cuda::load_vector(row + column);
     }
   } else {
     float values[8];

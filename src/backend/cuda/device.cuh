@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "backend/cuda/check.h"
 #include "tensor/view.h"
@@ -21,7 +22,7 @@ T* data(const View& view) {
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Eight bf16 in one 16-byte access; the address must be a multiple of 16.
+// Eight bf16.
 struct alignas(16) Bf16x8 {
   __nv_bfloat162 pair[4];
 
@@ -43,12 +44,26 @@ struct alignas(16) Bf16x8 {
   }
 };
 
+// Eight bf16 in one access of 16 bytes. (A copy of the struct goes pair by pair.)
+__device__ inline Bf16x8 load_vector(const void* from) {
+  const uint4 bits = *static_cast<const uint4*>(from);
+  Bf16x8 vector;
+  memcpy(static_cast<void*>(&vector), &bits, sizeof(bits));
+  return vector;
+}
+
+__device__ inline void store_vector(void* to, const Bf16x8& vector) {
+  uint4 bits;
+  memcpy(&bits, &vector, sizeof(bits));
+  *static_cast<uint4*>(to) = bits;
+}
+
 // Columns [col, col + 8) of a row of `cols`; in the vector form the caller promises that all eight are there and that
 // the address is a multiple of 16. Otherwise absent columns read as 0 and are not written.
 template <bool kVector>
 __device__ void load8(float (&to)[8], const Bf16* row, int64_t col, int64_t cols) {
   if constexpr (kVector) {
-    reinterpret_cast<const Bf16x8*>(row + col)->unpack(to);
+    load_vector(row + col).unpack(to);
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -60,7 +75,7 @@ __device__ void load8(float (&to)[8], const Bf16* row, int64_t col, int64_t cols
 template <bool kVector>
 __device__ void store8(Bf16* row, int64_t col, int64_t cols, const float (&from)[8]) {
   if constexpr (kVector) {
-    *reinterpret_cast<Bf16x8*>(row + col) = Bf16x8::pack(from);
+    store_vector(row + col, Bf16x8::pack(from));
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {

@@ -1,7 +1,5 @@
-// Vectors of f32, for parameters and flat buffers, and whole vectors of bf16.
+// Vectors of f32, for parameters and flat buffers.
 #pragma once
-
-#include <cstring>
 
 #include "backend/cuda/device.cuh"
 
@@ -11,20 +9,6 @@ inline bool aligned_16(const View& view) { return reinterpret_cast<uintptr_t>(vi
 
 // Whether a flat buffer can be read in vectors of four f32; absent ones do not stand in the way.
 inline bool vectors_of_4(const View& view) { return aligned_16(view) && view.size() % 4 == 0; }
-
-// Eight bf16 in one access of 16 bytes. (A copy of the struct goes pair by pair.)
-__device__ inline Bf16x8 load_vector(const void* from) {
-  const uint4 bits = *static_cast<const uint4*>(from);
-  Bf16x8 vector;
-  memcpy(static_cast<void*>(&vector), &bits, sizeof(bits));
-  return vector;
-}
-
-__device__ inline void store_vector(void* to, const Bf16x8& vector) {
-  uint4 bits;
-  memcpy(&bits, &vector, sizeof(bits));
-  *static_cast<uint4*>(to) = bits;
-}
 
 // Elements [i, i + 4) of n; kVector promises that all are there and that the address is a multiple of 16. Otherwise
 // absent elements read as 0 and are not written.

@@ -13,11 +13,7 @@ constexpr int kThreads = (kGroups + 1) * kGroupThreads;
 constexpr int kTileRows = 64 * kGroups;
 constexpr int kDepth = 64;  // of a stage: one row of the swizzle, 128 bytes
 constexpr int kStages = 4;
-#ifdef TANDEM_CLUSTER
-constexpr int kCluster = TANDEM_CLUSTER;
-#else
 constexpr int kCluster = 2;  // blocks, one below the other, that share the second factor's tiles: each brings a part
-#endif
 constexpr uint32_t kBytesA = kTileRows * kDepth * sizeof(Bf16);
 constexpr uint32_t kBytesB = kTileCols * kDepth * sizeof(Bf16);
 constexpr uint32_t kStageBytes = kBytesA + kBytesB;
@@ -37,11 +33,7 @@ struct Shape {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-#ifdef TANDEM_LEAD
-constexpr int kLead = TANDEM_LEAD;
-#else
 constexpr int kLead = 2;  // stages
-#endif
 
 // Stages of shared memory that are filled and emptied in turn.
 struct Ring {

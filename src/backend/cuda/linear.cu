@@ -108,13 +108,19 @@ void CudaBackend::linear(const View& y, const View& x, const View& w, const Epil
   const bool curved = epilogue.activation == Activation::gelu || epilogue.activation == Activation::swish;
   const View product = curved && !epilogue.pre.empty() ? epilogue.pre : y;
   const View gate = epilogue.activation == Activation::relu ? epilogue.gate : View{};
+  const bool pass = curved || DropoutArguments(epilogue.dropout).on() || !gate.empty();
+  if (pass && epilogue.activation == Activation::relu && !epilogue.bias.empty() && vectors_of_8(epilogue.bias) &&
+      fused_product_possible(y, x, w, gate)) {
+    fused_forward(y, x, w, epilogue.bias, gate, DropoutArguments(epilogue.dropout), processors_, stream_);
+    return;
+  }
   gemm_->run({.c = product,
               .a = x,
               .b = w,
               .transpose_b = true,
               .epilogue = gemm_epilogue(!epilogue.bias.empty(), epilogue.activation == Activation::relu),
               .bias = epilogue.bias});
-  if (curved || DropoutArguments(epilogue.dropout).on() || !gate.empty()) {
+  if (pass) {
     launch_activate(curved ? epilogue.activation : Activation::none, y, product, gate, epilogue.dropout, stream_);
   }
 }

@@ -95,6 +95,16 @@ void CudaBackend::linear_backward_input(const View& dx, const View& dy, const Vi
   const bool masked = epilogue.activation != Activation::none || dropout.on();
   const bool sums = !epilogue.column_sums.empty();
   require(!(masked && accumulate), "a masked gradient is written, not added to");
+  const View gate = epilogue.activation == Activation::relu ? epilogue.gate : View{};
+  const int64_t fused_sums = sums ? fused_parts(dx.rows) * dx.cols : 0;
+  if (!gate.empty() && fused_sums * sizeof(float) <= scratch_.bytes() && fused_product_possible(dx, dy, w, gate)) {
+    float* partial = sums ? scratch<float>(fused_sums) : nullptr;
+    fused_backward(dx, dy, w, gate, dropout.scale, partial, processors_, stream_);
+    if (sums) {
+      add_parts(epilogue.column_sums, partial, fused_parts(dx.rows), stream_);
+    }
+    return;
+  }
   gemm_->run({.c = dx, .a = dy, .b = w, .beta = accumulate ? 1.0F : 0.0F});
   if (!masked && !sums) {
     return;
@@ -102,7 +112,6 @@ void CudaBackend::linear_backward_input(const View& dx, const View& dy, const Vi
   const int64_t column_blocks = divide_up(dx.cols, kSumColumns);
   const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dx.rows, 32), 8 * processors_ / column_blocks));
   float* partial = sums ? scratch<float>(parts * dx.cols) : nullptr;
-  const View gate = epilogue.activation == Activation::relu ? epilogue.gate : View{};
   const MaskArguments arguments{.dx = data<Bf16>(dx),
                                 .saved = data<Bf16>(epilogue.saved),
                                 .gate = data<uint8_t>(gate),
