@@ -1,8 +1,9 @@
 // What becomes of a tile's sums: bias, relu, dropout and the gate on the way forward, the gate and the columns' sums on
 // the way back.
 //
-// A warp holds 16 x 256 sums in the layout of multiply_64x256. They go through shared memory, 64 columns at a time, and
-// come back as eight columns of one row in each lane: one Philox call, one byte of the gate, one 16-byte store.
+// A group that multiplies only turns its 64 x 256 sums into bf16 in shared memory (`write`) and goes on with the next
+// tile. The warps of another group take them from there (`finish`), eight columns of one row in each lane: one Philox
+// call, one byte of the gate, one 16-byte store.
 #pragma once
 
 #include "backend/cuda/hopper.cuh"
@@ -13,42 +14,58 @@ namespace tandem::cuda {
 
 constexpr int kGroupThreads = 128;  // a group of four warps
 constexpr int kGroupWarps = 4;
+constexpr int kGroupRows = 64;
 constexpr int kTileCols = 256;
-constexpr int kChunkCols = 64;
-constexpr int kChunks = kTileCols / kChunkCols;
-constexpr uint32_t kChunkBytes = 16 * kChunkCols * sizeof(Bf16);  // of a warp
-constexpr int kGroupFloats = 2 * kGroupWarps * kTileCols;         // of shared memory, for a group's own use
+constexpr int kChunkCols = kTileCols / kGroupWarps;
+constexpr uint32_t kChunkBytes = kGroupRows * kChunkCols * sizeof(Bf16);
+constexpr uint32_t kSlotBytes = kGroupWarps * kChunkBytes;  // a group's 64 x 256: four chunks of 64 x 64
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// A warp's part of a tile.
-struct Place {
-  int row, col;      // the first of its 16 rows and of the tile's 256 columns
-  int part;          // number of the group's 64 rows
-  int parity;        // of the number of tiles that the block has done
-  int group;         // of warps
-  int thread, lane;  // in the group, in the warp
-  uint32_t chunk;    // shared memory of the warp, kChunkBytes
-  float* floats;     // shared memory of the group, kGroupFloats
+// A thread of a group that multiplies.
+struct Writer {
+  int group, thread;
+  int parity;      // of the number of tiles that the group has done
+  float2* scaled;  // shared memory of the group: two times kTileCols floats
 
-  __device__ int warp() const { return thread / kWarp; }
   __device__ void sync_group() const { sync_threads_of(1 + group, kGroupThreads); }
 
-  // Blocks of 8 x 8 (rows 0 to 7 and 8 to 15 of units j and j + 1, j even; a unit is eight columns): the address that
-  // this lane gives. Unit u of row r lies at place u ^ r % 8 of its row.
-  __device__ uint32_t blocks(int j) const {
-    const int r = lane % 8, block = lane / 8;
-    return (chunk + (r + block % 2 * 8) * 128 + ((block / 2 ^ r) << 4)) ^ j << 4;
+  // pair(unit, a, b): two columns of unit `unit` (eight columns) as bf16. Of a chunk, unit u of row r lies at place
+  // u ^ r % 8 of its row of 128 bytes.
+  template <class Pair>
+  __device__ void write(uint32_t slot, const float (&sums)[128], const Pair& pair) const {
+    const int r = thread % 8, block = thread % kWarp / 8;  // of the 8 x 8 blocks, this lane's row and its block
+    const uint32_t at = slot + (thread / kWarp * 16 + block % 2 * 8 + r) * 128 + ((block / 2 ^ r) << 4);
+#pragma unroll
+    for (int unit = 0; unit < kTileCols / 8; unit += 2) {
+      const float* s = sums + 4 * unit;
+      store_blocks((at ^ unit % 8 << 4) + unit / 8 * kChunkBytes, pair(unit, s[0], s[1]), pair(unit, s[2], s[3]),
+                   pair(unit + 1, s[4], s[5]), pair(unit + 1, s[6], s[7]));
+    }
   }
-  // Row r + lane / 8, unit lane % 8, for r a multiple of 4.
-  __device__ uint4 read_unit(int r) const {
-    const int own = r + lane / 8;
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(chunk + own * 128 + ((lane % 8 ^ own % 8) << 4))
-                 : "memory");
-    return v;
+};
+
+// A warp's part of a slot: 64 x 64.
+struct Chunk {
+  int row, col;  // its first ones in the result
+  int lane;
+  uint32_t at;  // shared memory
+
+  // The same from 16 rows further down.
+  __device__ void advance() {
+    row += 16;
+    at += 16 * 128;
+  }
+  // Unit lane % 8 of the rows lane / 8 + 0, 4, 8, 12.
+  __device__ void read(uint4 (&v)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int r = lane / 8 + 4 * i;
+      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(v[i].x), "=r"(v[i].y), "=r"(v[i].z), "=r"(v[i].w)
+                   : "r"(at + r * 128 + ((lane % 8 ^ r % 8) << 4))
+                   : "memory");
+    }
   }
 };
 
@@ -103,6 +120,11 @@ __device__ inline uint32_t keep_pair(uint32_t pair, uint32_t lanes, uint32_t lim
   return lanes >= limit ? low : low & 0x0000FFFF;
 }
 
+// Pair p (0 to 3) of a unit, 0 in place of what has no bit in the unit's byte of the gate.
+__device__ inline uint32_t gate_pair(uint32_t pair, uint32_t byte, int p) {
+  return pair & pick_bytes(byte << (7 - 2 * p), byte << (6 - 2 * p), 0xCC88);
+}
+
 #endif
 
 struct DropoutEpilogue {
@@ -116,47 +138,41 @@ struct DropoutEpilogue {
   DropoutArguments dropout;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  // Two of the tile's biases, read before the product, so that they are there when it is.
+  __device__ uint32_t fetch_bias(int col, int thread) const {
+    return col + 2 * thread < cols ? *reinterpret_cast<const uint32_t*>(bias + col + 2 * thread) : 0;
+  }
+
+  __device__ void write(uint32_t slot, const float (&sums)[128], uint32_t two, const Writer& writer) const {
+    const float scale = dropout.scale;
+    float2* scaled = writer.scaled + writer.parity * (kTileCols / 2);
+    scaled[writer.thread] = {__uint_as_float(two << 16) * scale, __uint_as_float(two & 0xFFFF0000) * scale};
+    writer.sync_group();
+    const float2* own = scaled + writer.thread % 4;
+    writer.write(slot, sums, [&](int unit, float a, float b) {
+      return pack_relu(fmaf(a, scale, own[4 * unit].x), fmaf(b, scale, own[4 * unit].y));
+    });
+  }
+
   using Constants = PhiloxRows;
   __device__ Constants constants() const { return PhiloxRows(dropout); }
 
-  using Ahead = uint32_t;  // two of the biases; read before the product, so that they are there when it is
-  __device__ Ahead fetch(const Place& place) const {
-    const int col = place.col + 2 * place.thread;
-    return col < cols ? *reinterpret_cast<const uint32_t*>(bias + col) : 0;
-  }
+  struct Gates {};
+  __device__ Gates fetch_gates(const Chunk&) const { return {}; }
 
-  __device__ void finish(const float (&sums)[128], Ahead ahead, const Constants& random, const Place& place) const {
-    const float scale = dropout.scale;
-    float2* scaled = reinterpret_cast<float2*>(place.floats) + place.parity * (kTileCols / 2);
-    scaled[place.thread] = {__uint_as_float(ahead << 16) * scale, __uint_as_float(ahead & 0xFFFF0000) * scale};
-    place.sync_group();
-    const float2* biases = scaled + place.lane % 4;
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-      if (place.col + c * kChunkCols < cols) {
-#pragma unroll
-        for (int j = 0; j < 8; j += 2) {
-          const float* s = sums + 4 * (8 * c + j);
-          const float2 b0 = biases[4 * (8 * c + j)], b1 = biases[4 * (8 * c + j + 1)];
-          store_blocks(place.blocks(j), pack_relu(fmaf(s[0], scale, b0.x), fmaf(s[1], scale, b0.y)),
-                       pack_relu(fmaf(s[2], scale, b0.x), fmaf(s[3], scale, b0.y)),
-                       pack_relu(fmaf(s[4], scale, b1.x), fmaf(s[5], scale, b1.y)),
-                       pack_relu(fmaf(s[6], scale, b1.x), fmaf(s[7], scale, b1.y)));
-        }
-        __syncwarp();
-        drop_and_store(random, place, c);
-        __syncwarp();
-      }
+  __device__ void finish(Chunk chunk, int /*part*/, const Gates&, const Constants& random) const {
+#pragma unroll 1
+    for (int r = 0; r < kGroupRows; r += 16) {
+      drop_and_store(chunk, random);
+      chunk.advance();
     }
   }
 
-  __device__ void drop_and_store(const PhiloxRows& random, const Place& place, int chunk) const {
-    const int row = place.row + place.lane / 8, unit = (place.col + chunk * kChunkCols) / 8 + place.lane % 8;
+  // 16 rows of the chunk.
+  __device__ void drop_and_store(const Chunk& chunk, const PhiloxRows& random) const {
+    const int row = chunk.row + chunk.lane / 8, unit = chunk.col / 8 + chunk.lane % 8;
     uint4 v[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      v[i] = place.read_unit(4 * i);
-    }
+    chunk.read(v);
     if (dropout.threshold > 0) {
       const uint32_t limit = dropout.threshold << 16;  // rate 1: everything is 0 already, by the scale
       uint32_t lanes[4][4];
@@ -191,96 +207,70 @@ struct GateEpilogue {
   float scale;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  __device__ uint32_t fetch_bias(int, int) const { return 0; }
+
+  __device__ void write(uint32_t slot, const float (&sums)[128], uint32_t, const Writer& writer) const {
+    writer.write(slot, sums, [&](int, float a, float b) { return pack(a * scale, b * scale); });
+  }
+
   struct Constants {};
   __device__ Constants constants() const { return {}; }
 
-  struct Ahead {
-    uint2 gate[2][kChunks];  // of rows g and g + 8: a byte for each unit
+  // Of the lane's unit, rows lane / 8 + 0, 4, ... 60.
+  struct Gates {
+    uint32_t bytes[kGroupRows / 4];
   };
-  __device__ Ahead fetch(const Place& place) const {
-    Ahead ahead;
+  __device__ Gates fetch_gates(const Chunk& chunk) const {
+    Gates gates;
+    int row = chunk.row + chunk.lane / 8;
+    const uint8_t* from = gate + row * gate_stride + chunk.col / 8 + chunk.lane % 8;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = place.row + place.lane / 4 + 8 * half;
-#pragma unroll
-      for (int c = 0; c < kChunks; ++c) {
-        const int col = place.col + c * kChunkCols;
-        ahead.gate[half][c] =
-            row < rows && col < cols ? *reinterpret_cast<const uint2*>(gate + row * gate_stride + col / 8) : uint2{};
-      }
+    for (uint32_t& byte : gates.bytes) {
+      byte = row < rows && chunk.col < cols ? *from : 0;
+      row += 4;
+      from += 4 * gate_stride;
     }
-    return ahead;
+    return gates;
   }
 
-  // Two sums of unit j, for which this lane's two bits of the unit's byte are set.
-  __device__ uint32_t gated(const float* s, const uint2& bits, int j, int lane) const {
-    const uint32_t four = j < 4 ? bits.x : bits.y;  // units
-    const int shift = lane % 4 * 2;
-    const uint32_t mask = pick_bytes(four << (7 - shift), four << (6 - shift), 0xCC88 + j % 4 * 0x1111);
-    return pack(s[0] * scale, s[1] * scale) & mask;
-  }
-
-  __device__ void finish(const float (&sums)[128], const Ahead& ahead, const Constants&, const Place& place) const {
-    float* totals = place.floats + (place.parity * kGroupWarps + place.warp()) * kTileCols;
+  __device__ void finish(Chunk chunk, int part, const Gates& gates, const Constants&) const {
+    float totals[8] = {};  // of the lane's unit
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-      if (place.col + c * kChunkCols < cols) {
-#pragma unroll
-        for (int j = 0; j < 8; j += 2) {
-          const float* s = sums + 4 * (8 * c + j);
-          store_blocks(place.blocks(j), gated(s, ahead.gate[0][c], j, place.lane),
-                       gated(s + 2, ahead.gate[1][c], j, place.lane), gated(s + 4, ahead.gate[0][c], j + 1, place.lane),
-                       gated(s + 6, ahead.gate[1][c], j + 1, place.lane));
-        }
-        __syncwarp();
-        store(place, c);
-        if (partial != nullptr) {
-          add_columns(totals + c * kChunkCols, place);
-        }
-        __syncwarp();
-      }
+    for (int r = 0; r < kGroupRows / 4; r += 4) {
+      gate_and_store(chunk, gates.bytes + r, totals);
+      chunk.advance();
     }
-    const int col = place.col + 2 * place.thread;
     if (partial != nullptr) {
-      place.sync_group();
-      if (col < cols) {
-        const auto* of_warps = reinterpret_cast<const float2*>(place.floats) + place.parity * kGroupFloats / 4;
-        float2 all{};
 #pragma unroll
-        for (int w = 0; w < kGroupWarps; ++w) {
-          const float2 one = of_warps[w * (kTileCols / 2) + place.thread];
-          all = {all.x + one.x, all.y + one.y};
-        }
-        *reinterpret_cast<float2*>(partial + int64_t{place.part} * cols + col) = all;
+      for (float& total : totals) {
+        total += __shfl_xor_sync(0xFFFFFFFF, total, 8);
+        total += __shfl_xor_sync(0xFFFFFFFF, total, 16);
+      }
+      if (chunk.lane < 8) {
+        auto* to = reinterpret_cast<float4*>(partial + int64_t{part} * cols + chunk.col + 8 * chunk.lane);
+        to[0] = {totals[0], totals[1], totals[2], totals[3]};
+        to[1] = {totals[4], totals[5], totals[6], totals[7]};
       }
     }
   }
 
-  __device__ void store(const Place& place, int chunk) const {
-    const int row = place.row + place.lane / 8;
-    Bf16* to = dx + row * dx_stride + place.col + chunk * kChunkCols + place.lane % 8 * 8;
+  // 16 rows of the chunk.
+  __device__ void gate_and_store(const Chunk& chunk, const uint32_t* bytes, float (&totals)[8]) const {
+    const int row = chunk.row + chunk.lane / 8;
+    Bf16* to = dx + row * dx_stride + chunk.col + chunk.lane % 8 * 8;
+    uint4 v[4];
+    chunk.read(v);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      store_16(to, place.read_unit(4 * i), row + 4 * i < rows);
-      to += 4 * dx_stride;
-    }
-  }
-
-  // The columns' sums over the chunk's 16 rows: a row of ones times the chunk.
-  __device__ static void add_columns(float* totals, const Place& place) {
-    constexpr uint32_t kOnes = 0x3F803F80;
-    const Fragment ones{{kOnes, kOnes, kOnes, kOnes}};
+      const uint32_t pairs[4] = {gate_pair(v[i].x, bytes[i], 0), gate_pair(v[i].y, bytes[i], 1),
+                                 gate_pair(v[i].z, bytes[i], 2), gate_pair(v[i].w, bytes[i], 3)};
 #pragma unroll
-    for (int j = 0; j < 8; j += 2) {
-      const Fragment two =
-          load_fragment_transposed(static_cast<const Bf16*>(__cvta_shared_to_generic(place.blocks(j))));
-      float first[4] = {}, second[4] = {};
-      multiply(first, ones, two.r[0], two.r[1]);
-      multiply(second, ones, two.r[2], two.r[3]);
-      if (place.lane < 4) {
-        *reinterpret_cast<float2*>(totals + 8 * j + 2 * place.lane) = {first[0], first[1]};
-        *reinterpret_cast<float2*>(totals + 8 * j + 8 + 2 * place.lane) = {second[0], second[1]};
+      for (int p = 0; p < 4; ++p) {
+        totals[2 * p] += __uint_as_float(pairs[p] << 16);
+        totals[2 * p + 1] += __uint_as_float(pairs[p] & 0xFFFF0000);
       }
+      store_16(to, {pairs[0], pairs[1], pairs[2], pairs[3]}, row + 4 * i < rows);
+      to += 4 * dx_stride;
     }
   }
 #endif

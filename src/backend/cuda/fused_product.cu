@@ -1,6 +1,9 @@
 // Blocks of 128 x 256 sums, as many as there are processors. One warp asks the copy engine for tiles of 64 columns of
-// both factors, four stages ahead; two groups of four warps multiply, each 64 of the 128 rows. The second group runs
-// kLead stages behind the first, so that one multiplies while the other finishes its tile.
+// both factors, three stages ahead; two groups of four warps multiply, each 64 of the 128 rows; three warps finish what
+// they have multiplied while they are at the next tile.
+//
+// Tiles this large, and a pair of blocks that shares the second factor's, keep the traffic from the L2 cache below what
+// it gives (128 x 128 would double it).
 #include "backend/cuda/fused_epilogue.cuh"
 #include "backend/cuda/fused_product.h"
 
@@ -8,18 +11,18 @@ namespace tandem::cuda {
 
 namespace {
 
-constexpr int kGroups = 2;  // that multiply; one more brings the tiles
+constexpr int kGroups = 2;  // that multiply; of one more, the last warp brings the tiles and the others finish
 constexpr int kThreads = (kGroups + 1) * kGroupThreads;
-constexpr int kTileRows = 64 * kGroups;
+constexpr int kTileRows = kGroupRows * kGroups;
 constexpr int kDepth = 64;  // of a stage: one row of the swizzle, 128 bytes
-constexpr int kStages = 4;
+constexpr int kStages = 3;
 constexpr int kCluster = 2;  // blocks, one below the other, that share the second factor's tiles: each brings a part
 constexpr uint32_t kBytesA = kTileRows * kDepth * sizeof(Bf16);
 constexpr uint32_t kBytesB = kTileCols * kDepth * sizeof(Bf16);
 constexpr uint32_t kStageBytes = kBytesA + kBytesB;
 constexpr uint32_t kPatternBytes = 1024;
-constexpr size_t kSharedBytes = kPatternBytes + kStages * kStageBytes + kGroups * kGroupWarps * kChunkBytes +
-                                kGroups * kGroupFloats * sizeof(float);
+constexpr uint32_t kScaledBytes = 2 * kTileCols * sizeof(float);  // of a group
+constexpr size_t kSharedBytes = kPatternBytes + kStages * kStageBytes + kGroups * kSlotBytes + kGroups * kScaledBytes;
 
 struct Shape {
   int tiles, column_tiles, steps;  // tiles: of a cluster; steps: of kDepth
@@ -28,67 +31,59 @@ struct Shape {
   // Of this block's part of a tile.
   __device__ int row(int tile) const { return (tile / column_tiles * kCluster + blockIdx.x % kCluster) * kTileRows; }
   __device__ int col(int tile) const { return tile % column_tiles * kTileCols; }
+  __device__ int first() const { return blockIdx.x / kCluster; }
+  __device__ int next(int tile) const { return tile + gridDim.x / kCluster; }
+  __device__ bool last(int tile) const { return next(tile) >= tiles; }
 #endif
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-constexpr int kLead = 2;  // stages
+constexpr int kFinishers = kGroupWarps - 1;
 
-// Stages of shared memory that are filled and emptied in turn.
-struct Ring {
-  uint32_t tiles, full, empty;  // shared addresses; barriers: one a stage
-  int stage = 0;
-  uint32_t parity = 0;
-
-  __device__ uint32_t tile() const { return tiles + stage * kStageBytes; }
-  __device__ uint32_t full_now() const { return full + stage * 8; }
-  __device__ uint32_t empty_now() const { return empty + stage * 8; }
-  __device__ void advance() {
-    stage = stage == kStages - 1 ? 0 : stage + 1;
-    parity ^= stage == 0 ? 1 : 0;
-  }
-};
+using Stages = Ring<kStages, kStageBytes>;
+using Results = Ring<kGroups, kSlotBytes>;  // one slot for each group
 
 // The block's part of a stage of the second factor, for all blocks of the cluster.
 template <bool kTransposedB>
-__device__ void bring_second(const Ring& ring, const CUtensorMap& b, int col, int step) {
+__device__ void bring_second(const Stages& stages, const CUtensorMap& b, int col, int step) {
   constexpr int kPart = kTileCols / kCluster;
   constexpr uint16_t kAll = (1 << kCluster) - 1;
   const int first = static_cast<int>(rank_in_cluster()) * kPart;
-  const uint32_t to = ring.tile() + kBytesA + first * kDepth * sizeof(Bf16);
+  const uint32_t to = stages.at() + kBytesA + first * kDepth * sizeof(Bf16);
   if constexpr (kTransposedB) {
 #pragma unroll
     for (int i = 0; i < kPart; i += kDepth) {
-      load_box_to(to + i * kDepth * sizeof(Bf16), b, step * kDepth, col + first + i, ring.full_now(), kAll);
+      load_box_to(to + i * kDepth * sizeof(Bf16), b, step * kDepth, col + first + i, stages.full_now(), kAll);
     }
   } else {
-    load_box_to(to, b, col + first, step * kDepth, ring.full_now(), kAll);
+    load_box_to(to, b, col + first, step * kDepth, stages.full_now(), kAll);
   }
 }
 
 template <bool kTransposedB>
-__device__ void bring_tiles(Ring ring, const CUtensorMap& a, const CUtensorMap& b, const Shape& shape) {
-  for (int tile = blockIdx.x / kCluster; tile < shape.tiles; tile += gridDim.x / kCluster) {
+__device__ void bring_tiles(Stages stages, const CUtensorMap& a, const CUtensorMap& b, const Shape& shape) {
+  for (int tile = shape.first(); tile < shape.tiles; tile = shape.next(tile)) {
     for (int step = 0; step < shape.steps; ++step) {
-      wait_barrier(ring.empty_now(), ring.parity ^ 1);
-      arrive_and_expect(ring.full_now(), kStageBytes);
-      load_box(ring.tile(), a, shape.row(tile), step * kDepth, ring.full_now());
-      bring_second<kTransposedB>(ring, b, shape.col(tile), step);
-      ring.advance();
+      stages.wait_empty();
+      arrive_and_expect(stages.full_now(), kStageBytes);
+      load_box(stages.at(), a, shape.row(tile), step * kDepth, stages.full_now());
+      bring_second<kTransposedB>(stages, b, shape.col(tile), step);
+      stages.advance();
     }
   }
 }
 
-// sums = the group's 64 rows of the tile's product. After `lead` steps the other group may begin (0: it has).
+// sums = the group's 64 rows of the tile's product.
 template <bool kTransposedB>
-__device__ void multiply_tile(float (&sums)[128], Ring& ring, int group, int lane, int steps, int lead) {
+__device__ void multiply_tile(float (&sums)[128], Stages& stages, const Writer& writer, int steps) {
   constexpr uint32_t kStepA = 32, kStepB = kTransposedB ? 16 * 128 : 32;  // bytes, for 16 of the inner dimension
-  uint32_t used = 0;                                                      // barrier of the stage before
+  const int lane = writer.thread % kWarp;
+  uint32_t used = 0;  // barrier of the stage before
   for (int step = 0; step < steps; ++step) {
-    wait_barrier(ring.full_now(), ring.parity);
-    const uint64_t a = tile_descriptor(ring.tile() + group * (kBytesA / kGroups), 16);
-    const uint64_t b = tile_descriptor(ring.tile() + kBytesA, kTransposedB ? kBytesB / 4 : 16);
+    stages.wait_full();
+    const uint64_t a = tile_descriptor(stages.at() + writer.group * (kBytesA / kGroups), 16);
+    const uint64_t b = tile_descriptor(stages.at() + kBytesA, kTransposedB ? kBytesB / 4 : 16);
     begin_products();
 #pragma unroll
     for (int i = 0; i < kDepth / 16; ++i) {
@@ -100,11 +95,8 @@ __device__ void multiply_tile(float (&sums)[128], Ring& ring, int group, int lan
     if (step > 0 && lane < kCluster) {
       arrive_at(used, lane);
     }
-    used = ring.empty_now();
-    ring.advance();
-    if (step + 1 == lead) {
-      arrive_threads_of(kGroups + 1, kGroups * kGroupThreads);
-    }
+    used = stages.empty_now();
+    stages.advance();
   }
   wait_products<0>();
   settle(sums);
@@ -113,23 +105,63 @@ __device__ void multiply_tile(float (&sums)[128], Ring& ring, int group, int lan
   }
 }
 
+// Chunk `number` of a group's part of the tile.
 template <class Epilogue>
-__device__ void make_tiles(Ring ring, const Epilogue& epilogue, const Shape& shape, Place place) {
-  int lead = place.group == 0 ? min(kLead, shape.steps) : 0;
-  if (kLead > 0 && place.group > 0) {
-    sync_threads_of(kGroups + 1, kGroups * kGroupThreads);
+__device__ void finish_chunk(const Results& results, const Epilogue& epilogue,
+                             const typename Epilogue::Constants& constants, const Shape& shape, int tile, int group,
+                             int number, int lane) {
+  const Chunk chunk{.row = shape.row(tile) + group * kGroupRows,
+                    .col = shape.col(tile) + number * kChunkCols,
+                    .lane = lane,
+                    .at = results.at() + number * kChunkBytes};
+  const auto gates = epilogue.fetch_gates(chunk);
+  results.wait_full();
+  if (chunk.col < epilogue.cols) {
+    epilogue.finish(chunk, chunk.row / kGroupRows, gates, constants);
   }
-  const auto constants = epilogue.constants();
-  for (int tile = blockIdx.x / kCluster; tile < shape.tiles; tile += gridDim.x / kCluster) {
-    place.part = shape.row(tile) / 64 + place.group;
-    place.row = place.part * 64 + place.warp() * 16;
-    place.col = shape.col(tile);
-    const auto ahead = epilogue.fetch(place);
+}
+
+// The last tile has no next one behind which it could be finished: the groups do it themselves.
+template <class Epilogue>
+__device__ void multiply_tiles(Stages stages, Results results, const Epilogue& epilogue, const Shape& shape,
+                               Writer writer) {
+  results.slot = writer.group;
+  const int lane = writer.thread % kWarp, warp = writer.thread / kWarp;
+  for (int tile = shape.first(); tile < shape.tiles; tile = shape.next(tile)) {
+    const uint32_t bias = epilogue.fetch_bias(shape.col(tile), writer.thread);
     float sums[128];
-    multiply_tile<Epilogue::kTransposedB>(sums, ring, place.group, place.lane, shape.steps, lead);
-    epilogue.finish(sums, ahead, constants, place);
-    place.parity ^= 1;
-    lead = 0;
+    multiply_tile<Epilogue::kTransposedB>(sums, stages, writer, shape.steps);
+    results.wait_empty();
+    epilogue.write(results.at(), sums, bias, writer);
+    __syncwarp();
+    if (lane == 0) {
+      arrive(results.full_now());
+    }
+    if (shape.last(tile)) {
+      finish_chunk(results, epilogue, epilogue.constants(), shape, tile, writer.group, warp, lane);
+    }
+    results.parity ^= 1;
+    writer.parity ^= 1;
+  }
+}
+
+// Chunks are taken in turn, from slot to slot.
+template <class Epilogue>
+__device__ void finish_tiles(Results results, const Epilogue& epilogue, const Shape& shape, int warp, int lane) {
+  const auto constants = epilogue.constants();
+  int number = warp;
+  for (int tile = shape.first(); !shape.last(tile); tile = shape.next(tile)) {
+    for (int group = 0; group < kGroups; ++group) {
+      for (; number < kGroupWarps; number += kFinishers) {
+        finish_chunk(results, epilogue, constants, shape, tile, group, number, lane);
+        __syncwarp();
+        if (lane == 0) {
+          arrive(results.empty_now());
+        }
+      }
+      number -= kGroupWarps;
+      results.advance();
+    }
   }
 }
 
@@ -140,60 +172,38 @@ __global__ void __launch_bounds__(kThreads, 1)
     fused_product_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                          const Epilogue epilogue, const Shape shape) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  __shared__ uint64_t barriers[2 * kStages];
+  __shared__ uint64_t barriers[2 * (kStages + kGroups)];
   extern __shared__ uint8_t shared[];
   uint8_t* const tiles = shared + (kPatternBytes - shared_of(shared) % kPatternBytes) % kPatternBytes;
-  const Ring ring{.tiles = shared_of(tiles), .full = shared_of(barriers), .empty = shared_of(barriers + kStages)};
+  uint8_t* const slots = tiles + kStages * kStageBytes;
+  const uint32_t first = shared_of(barriers);
+  const Stages stages{.slots = shared_of(tiles), .full = first, .empty = first + kStages * 8};
+  const Results results{
+      .slots = shared_of(slots), .full = first + 2 * kStages * 8, .empty = first + (2 * kStages + kGroups) * 8};
   const int warp = __shfl_sync(0xFFFFFFFF, threadIdx.x / kWarp, 0), group = warp / kGroupWarps;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; ++i) {
-      init_barrier(ring.full + i * 8, 1);
-      init_barrier(ring.empty + i * 8, kCluster * kGroups * kGroupWarps);
-    }
+    stages.init_barriers(1, kCluster * kGroups * kGroupWarps);
+    results.init_barriers(kGroupWarps, kGroupWarps);
     publish_barriers();
   }
   sync_cluster();
-  if (group == kGroups) {
-    lower_registers<40>();
-    if (threadIdx.x == kGroups * kGroupThreads) {
+  const int thread = static_cast<int>(threadIdx.x) % kGroupThreads, lane = thread % kWarp;
+  if (group < kGroups) {
+    raise_registers<184>();
+    float2* const scaled = reinterpret_cast<float2*>(slots + kGroups * kSlotBytes + group * kScaledBytes);
+    multiply_tiles(stages, results, epilogue, shape, {.group = group, .thread = thread, .parity = 0, .scaled = scaled});
+  } else {
+    lower_registers<136>();
+    if (warp % kGroupWarps < kFinishers) {
+      finish_tiles(results, epilogue, shape, warp % kGroupWarps, lane);
+    } else if (lane == 0) {
       prefetch_map(a);
       prefetch_map(b);
-      bring_tiles<Epilogue::kTransposedB>(ring, a, b, shape);
+      bring_tiles<Epilogue::kTransposedB>(stages, a, b, shape);
     }
-  } else {
-    raise_registers<232>();
-    uint8_t* const chunks = tiles + kStages * kStageBytes;
-    float* const floats = reinterpret_cast<float*>(chunks + kGroups * kGroupWarps * kChunkBytes);
-    make_tiles(ring, epilogue, shape,
-               {.parity = 0,
-                .group = group,
-                .thread = static_cast<int>(threadIdx.x) % kGroupThreads,
-                .lane = static_cast<int>(threadIdx.x) % kWarp,
-                .chunk = shared_of(chunks) + warp * kChunkBytes,
-                .floats = floats + group * kGroupFloats});
   }
   sync_cluster();  // no block goes while another may still write to its shared memory
 #endif
-}
-
-// How the copy engine sees a matrix: in boxes of `rows` rows and 64 columns.
-CUtensorMap map_of(const View& view, int rows) {
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found),
-        "looking for cuTensorMapEncodeTiled");
-  require(found == cudaDriverEntryPointSuccess, "the NVIDIA driver has no cuTensorMapEncodeTiled");
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(view.cols), static_cast<cuuint64_t>(view.rows)};
-  const cuuint64_t stride = static_cast<cuuint64_t>(view.stride) * sizeof(Bf16);
-  const cuuint32_t box[] = {kDepth, static_cast<cuuint32_t>(rows)}, steps[] = {1, 1};
-  CUtensorMap map;
-  const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, view.data, sizes, &stride, box, steps,
-                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  require(status == CUDA_SUCCESS, "the GPU's driver does not take a matrix of {} x {}, stride {}: error {}", view.rows,
-          view.cols, view.stride, static_cast<int>(status));
-  return map;
 }
 
 template <class Epilogue>

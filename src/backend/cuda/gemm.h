@@ -47,7 +47,7 @@ class Gemm {
   void run(const GemmCall& call);
 
   // While tuning, the first call of each shape times the algorithms that the heuristic proposes and keeps the fastest.
-  void set_tuning(bool tuning) { tuning_ = tuning; }
+  void set_tuning(bool tuning);
   // The algorithms in use, as text: one line a shape. A table of another GPU or library version is not taken.
   std::string table() const;
   void load_table(const std::string& text, const std::string& name);
@@ -66,9 +66,10 @@ class Gemm {
   double time_algorithm(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const GemmCall& call);
   std::string header() const;
 
+  Backend& backend_;
   cublasLtHandle_t handle_ = nullptr;
   cudaStream_t stream_;
-  Buffer workspace_;
+  Buffer workspace_, cache_;
   bool tuning_ = false;
   std::map<GemmKey, Plan> plans_;
   std::map<GemmKey, cublasLtMatmulAlgo_t> loaded_;

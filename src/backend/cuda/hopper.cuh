@@ -12,6 +12,26 @@ namespace tandem::cuda {
 
 __device__ inline uint32_t shared_of(const void* at) { return static_cast<uint32_t>(__cvta_generic_to_shared(at)); }
 
+// How the copy engine sees a matrix: in boxes of `rows` rows and 64 columns.
+inline CUtensorMap map_of(const View& view, int rows) {
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found),
+        "looking for cuTensorMapEncodeTiled");
+  require(found == cudaDriverEntryPointSuccess, "the NVIDIA driver has no cuTensorMapEncodeTiled");
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(view.cols), static_cast<cuuint64_t>(view.rows)};
+  const cuuint64_t stride = static_cast<cuuint64_t>(view.stride) * sizeof(Bf16);
+  const cuuint32_t box[] = {64, static_cast<cuuint32_t>(rows)}, steps[] = {1, 1};
+  CUtensorMap map;
+  const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, view.data, sizes, &stride, box, steps,
+                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  require(status == CUDA_SUCCESS, "the GPU's driver does not take a matrix of {} x {}, stride {}: error {}", view.rows,
+          view.cols, view.stride, static_cast<int>(status));
+  return map;
+}
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 // ---- barriers: 8 bytes each. A phase ends with the last arrival and the last byte that was announced.
@@ -32,9 +52,6 @@ __device__ inline void arrive_and_expect(uint32_t barrier, uint32_t bytes) {
 // Until the phase with this parity has ended; the one before the first counts as ended with parity 1.
 __device__ inline void wait_barrier(uint32_t barrier, uint32_t parity) {
   uint32_t done = 0;
-#ifdef TANDEM_BOUNDED_WAITS
-  const long long begin = clock64();
-#endif
   do {
     asm volatile(
         "{\n"
@@ -45,13 +62,32 @@ __device__ inline void wait_barrier(uint32_t barrier, uint32_t parity) {
         : "=r"(done)
         : "r"(barrier), "r"(parity)
         : "memory");
-#ifdef TANDEM_BOUNDED_WAITS
-    if (clock64() - begin > TANDEM_BOUNDED_WAITS) {
-      __trap();
-    }
-#endif
   } while (done == 0);
 }
+
+// Slots of kBytes of shared memory that are filled and emptied in turn.
+template <int kSlots, uint32_t kBytes>
+struct Ring {
+  uint32_t slots, full, empty;  // barriers: one a slot
+  int slot = 0;
+  uint32_t parity = 0;
+
+  __device__ void init_barriers(int fills, int empties) const {  // arrivals
+    for (int i = 0; i < kSlots; ++i) {
+      init_barrier(full + i * 8, fills);
+      init_barrier(empty + i * 8, empties);
+    }
+  }
+  __device__ uint32_t at() const { return slots + slot * kBytes; }
+  __device__ uint32_t full_now() const { return full + slot * 8; }
+  __device__ uint32_t empty_now() const { return empty + slot * 8; }
+  __device__ void wait_full() const { wait_barrier(full_now(), parity); }
+  __device__ void wait_empty() const { wait_barrier(empty_now(), parity ^ 1); }
+  __device__ void advance() {
+    slot = slot == kSlots - 1 ? 0 : slot + 1;
+    parity ^= slot == 0 ? 1 : 0;
+  }
+};
 
 // The barrier at the same address in block `rank` of the cluster.
 __device__ inline void arrive_at(uint32_t barrier, uint32_t rank) {
@@ -78,9 +114,6 @@ __device__ inline void sync_cluster() {
 // Barrier `id` (1 to 15) among `threads` threads.
 __device__ inline void sync_threads_of(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-__device__ inline void arrive_threads_of(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 // ---- the copy engine: one box of a matrix, beginning at (row, col); what lies outside the matrix reads as 0.
