@@ -1,0 +1,83 @@
+#include "data/capacity.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/philox.h"
+#include "data/corpus_of.h"
+
+namespace tandem {
+namespace {
+
+// Lengths of a bell shape around `mean` on the source side, the target `ratio` times as long with noise.
+Corpus make_corpus(int64_t pairs, double mean, double ratio) {
+  PhiloxStream random(9, 9);
+  const auto draw = [&random](double around, double spread) {
+    double sum = 0;
+    for (int i = 0; i < 6; ++i) {
+      sum += random.next() * 0x1p-32 - 0.5;
+    }
+    return std::max<int64_t>(1, static_cast<int64_t>(around + spread * sum));
+  };
+  std::vector<std::vector<int32_t>> source, target;
+  for (int64_t i = 0; i < pairs; ++i) {
+    const int64_t length = draw(mean, mean / 1.5);
+    source.emplace_back(static_cast<size_t>(length), 9);
+    target.emplace_back(static_cast<size_t>(draw(ratio * static_cast<double>(length), 3)), 9);
+  }
+  return testing::corpus_of(source, target);
+}
+
+// One round for nearly every step, and few rows that hold no token, whichever side is longer.
+TEST(RoundCapacities, ATokenBudgetNearlyAlwaysFitsOneRound) {
+  for (const double ratio : {0.7, 1.0, 1.3}) {
+    const Corpus corpus = make_corpus(6000, 25, ratio);
+    BatchConfig config{.tokens = 8000, .max_length = 256};
+    const auto capacities = round_capacities(corpus, config, 0);
+    ASSERT_EQ(capacities.size(), 1U);
+    config.round = capacities[0];
+    Batcher batcher(corpus, config);
+    double rounds = 0, tokens = 0;
+    constexpr int kSteps = 100;
+    for (int i = 0; i < kSteps; ++i) {
+      const TrainStep step = batcher.next();
+      rounds += static_cast<double>(step.rounds.size());
+      tokens += static_cast<double>(step.source_tokens + step.target_tokens);
+    }
+    EXPECT_LE(rounds, 1.03 * kSteps) << ratio;
+    const double dead = 1 - tokens / rounds / static_cast<double>(config.round.source + config.round.target);
+    EXPECT_LE(dead, 0.03) << ratio;
+    EXPECT_GE(dead, 0.0) << ratio;
+  }
+}
+
+TEST(RoundCapacities, ASentenceBudgetHasSeveralSizes) {
+  const Corpus corpus = make_corpus(6000, 25, 1.1);
+  BatchConfig config{.sentences = 100, .max_length = 256};
+  const auto capacities = round_capacities(corpus, config, 0);
+  ASSERT_GT(capacities.size(), 3U);
+  ASSERT_LE(capacities.size(), 8U);
+  for (size_t i = 1; i < capacities.size(); ++i) {
+    EXPECT_GE(capacities[i].source, capacities[i - 1].source);
+    EXPECT_GE(capacities[i].target, capacities[i - 1].target);
+  }
+  config.round = capacities.back();
+  Batcher batcher(corpus, config);
+  size_t rounds = 0;
+  for (int i = 0; i < 100; ++i) {
+    rounds += batcher.next().rounds.size();
+  }
+  EXPECT_LE(rounds, 102U);
+}
+
+TEST(RoundCapacities, TheLongestPairAlwaysFits) {
+  const Corpus corpus = make_corpus(500, 25, 1.2);
+  BatchConfig config{.tokens = 20000, .max_length = 256};
+  config.round = round_capacities(corpus, config, 1)[0];
+  Batcher batcher(corpus, config);  // fails where a pair does not fit
+  EXPECT_GT(batcher.next().rounds.size(), 100U);
+}
+
+}  // namespace
+}  // namespace tandem

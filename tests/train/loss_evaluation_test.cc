@@ -1,0 +1,93 @@
+#include "train/loss_evaluation.h"
+
+#include <gtest/gtest.h>
+
+#include "backend/forwarding.h"
+#include "core/philox.h"
+
+namespace tandem {
+namespace {
+
+// The CPU, saying that it likes a fixed shape; each op runs once.
+class FixedShape : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  bool fixed_shape() const override { return true; }
+
+  void copy(const View& to, const View& from) override { inner_.copy(to, from); }
+  void fill_zero(const View& to) override { inner_.fill_zero(to); }
+  void linear(const View& y, const View& x, const View& w, const Epilogue& e) override { inner_.linear(y, x, w, e); }
+  void linear_backward_input(const View&, const View&, const View&, const BackwardEpilogue&, bool) override {}
+  void linear_backward_weight(const View&, const View&, const View&, const View&) override {}
+  void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
+             float scale, const Dropout& dropout) override {
+    inner_.embed(x, tokens, position, table, positions, scale, dropout);
+  }
+  void embed_backward(const View&, const View&, const TokenOrder&, float, const Dropout&) override {}
+  void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
+                     const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override {
+    inner_.residual_norm(sum, normed, statistics, residual, branch, gamma, beta, dropout);
+  }
+  void residual_norm_backward(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
+                              const View&, const View&, const Dropout&) override {}
+  void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
+                 const AttentionShape& shape) override {
+    inner_.attention(out, log_sums, q, k, v, shape);
+  }
+  void attention_backward(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
+                          const View&, const View&, const AttentionShape&) override {}
+  void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
+                     const StepState* state) override {
+    inner_.cross_entropy(totals, logits, labels, smoothing, state);
+  }
+  void gradient_norm(UpdateState*, const View&, const UpdateSettings&) override {}
+  void adam(const View&, const View&, const View&, const View&, const View&, const AdamSettings&, const StepState*,
+            const UpdateState*) override {}
+  void moving_average(const View&, const View&, const UpdateState*) override {}
+  void attention_cached(const View&, const View&, const CachedKeys&, int) override {}
+  void top_log_probabilities(const View&, const View&, const View&) override {}
+};
+
+std::vector<Ids> sentences(uint32_t seed, size_t count, int64_t longest, int64_t vocabulary) {
+  PhiloxStream random(seed, 2);
+  std::vector<Ids> all(count);
+  for (Ids& ids : all) {
+    ids.resize(1 + random.below(static_cast<uint64_t>(longest - 1)));
+    for (int32_t& id : ids) {
+      id = static_cast<int32_t>(4 + random.below(static_cast<uint64_t>(vocabulary - 4)));
+    }
+  }
+  return all;
+}
+
+// Several parts, of which the first is given op by op and the others are a recording; too long pairs are left out.
+TEST(EvaluateLoss, TheShapeDoesNotMatter) {
+  const auto cpu = make_cpu_backend(1);
+  ModelConfig config = preset("tiny");
+  config.encoder_layers = config.decoder_layers = 1;
+  config.width = 32;
+  config.heads = 2;
+  config.feed_forward = 64;
+  config.source_vocabulary = config.target_vocabulary = 60;
+  config.max_length = 40;
+  const auto source = sentences(1, 700, 44, 60), target = sentences(2, 700, 44, 60);
+  const auto loss_on = [&](Backend& backend) {
+    Transformer model(backend, config);
+    const Buffer memory = cpu->allocate(static_cast<size_t>(model.parameters().flat_size()) * sizeof(float));
+    const View flat = memory.view(DType::f32, 1, model.parameters().flat_size());
+    initialize(flat, model.parameters(), 5);
+    Arena arena([&](size_t bytes) { return backend.allocate(bytes); });
+    return evaluate_loss(backend, model, {flat, flat}, source, target, arena);
+  };
+  FixedShape fixed(*cpu);
+  const PairLoss one = loss_on(*cpu), other = loss_on(fixed);
+  EXPECT_GT(one.too_long, 0);
+  EXPECT_EQ(one.too_long, other.too_long);
+  EXPECT_GT(one.totals.tokens, 10000);
+  EXPECT_EQ(one.totals.tokens, other.totals.tokens);
+  EXPECT_EQ(one.totals.correct, other.totals.correct);
+  EXPECT_NEAR(one.nll() / other.nll(), 1, 1e-6);
+}
+
+}  // namespace
+}  // namespace tandem

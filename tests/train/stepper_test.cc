@@ -1,0 +1,129 @@
+// A step at a fixed capacity, on the CPU, where it can be compared with the step on true counts.
+#include "train/stepper.h"
+
+#include <gtest/gtest.h>
+
+#include <span>
+
+#include "compare.h"
+#include "core/philox.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kVocabulary = 50;
+constexpr int64_t kLongest = 20;
+
+ModelConfig small_model() {
+  ModelConfig config = preset("tiny");
+  config.encoder_layers = config.decoder_layers = 1;
+  config.width = 32;
+  config.heads = 2;
+  config.feed_forward = 64;
+  config.source_vocabulary = config.target_vocabulary = kVocabulary;
+  config.max_length = kLongest;
+  return config;
+}
+
+// `rounds` micro-batches of a few sentences each, with the first tokens' indices filled in.
+TrainStep make_step(uint32_t seed, int rounds) {
+  PhiloxStream random(seed, 1);
+  const auto sentence = [&random] {
+    std::vector<int32_t> ids(1 + random.below(kLongest - 2));
+    for (int32_t& id : ids) {
+      id = static_cast<int32_t>(4 + random.below(kVocabulary - 4));
+    }
+    return ids;
+  };
+  TrainStep step;
+  for (int r = 0; r < rounds; ++r) {
+    std::vector<std::vector<int32_t>> source, target;
+    for (int i = 0; i < 5; ++i) {
+      source.push_back(sentence());
+      target.push_back(sentence());
+    }
+    HostBatch batch = pack(source, target);
+    batch.source.first = static_cast<uint32_t>(step.source_tokens);
+    batch.target.first = static_cast<uint32_t>(step.target_tokens);
+    step.source_tokens += static_cast<int64_t>(batch.source.tokens.size());
+    step.target_tokens += static_cast<int64_t>(batch.target.tokens.size());
+    step.rounds.push_back(std::move(batch));
+  }
+  return step;
+}
+
+struct Outcome {
+  std::vector<float> weights;
+  std::vector<StepResult> results;
+};
+
+// Six steps, of one round and of two in turn.
+Outcome train(const std::vector<RoundCapacity>& capacities, bool recorded) {
+  const auto backend = make_cpu_backend(1);
+  const ModelConfig config = small_model();
+  const Transformer model(*backend, config);
+  ModelState weights(*backend, model.parameters(), DType::f32, false);
+  initialize(weights.masters(), model.parameters(), 3);
+  Adam adam(*backend, model.parameters().flat_size(), {});
+  std::vector<BatchLayout> layouts;
+  for (const RoundCapacity& capacity : capacities) {
+    layouts.emplace_back(capacity, kLongest, config);
+  }
+  Stepper stepper(*backend, model, weights, adam, 0.1F, layouts);
+  Outcome outcome;
+  for (uint32_t i = 0; i < 6; ++i) {
+    const TrainStep step = make_step(i + 1, 1 + static_cast<int>(i % 2));
+    stepper.give(
+        step,
+        {.seed = 7, .step = i, .loss_scale = 1.0F / static_cast<float>(step.target_tokens), .learning_rate = 1e-3F},
+        recorded);
+    EXPECT_EQ(stepper.under_way(), 1U);
+    outcome.results.push_back(stepper.take());
+  }
+  const View flat = weights.masters();
+  outcome.weights.assign(flat.host<float>(), flat.host<float>() + flat.size());
+  return outcome;
+}
+
+void expect_equal(const Outcome& a, const Outcome& b) {
+  ASSERT_EQ(a.results.size(), b.results.size());
+  for (size_t i = 0; i < a.results.size(); ++i) {
+    EXPECT_EQ(a.results[i].totals.tokens, b.results[i].totals.tokens);
+    EXPECT_NEAR(a.results[i].totals.nll / b.results[i].totals.nll, 1, 1e-5);
+    EXPECT_NEAR(a.results[i].update.norm / b.results[i].update.norm, 1, 1e-4);
+    EXPECT_EQ(b.results[i].update.updates, i + 1);
+  }
+  EXPECT_TRUE(testing::close(std::span(a.weights), std::span(b.weights), 2e-5, 1e-3));
+}
+
+TEST(Stepper, RowsPastTheTrueCountTouchNothing) { expect_equal(train({}, true), train({{128, 128, 9}}, true)); }
+
+TEST(Stepper, TheSmallestCapacityThatHoldsARoundIsTaken) {
+  expect_equal(train({}, true), train({{40, 40, 5}, {64, 64, 5}, {128, 128, 5}}, true));
+}
+
+TEST(Stepper, RecordedOrNotGivesTheSameBits) {
+  EXPECT_EQ(train({{128, 128, 9}}, true).weights, train({{128, 128, 9}}, false).weights);
+}
+
+TEST(Stepper, ARoundThatIsTooLargeIsRefused) { EXPECT_THROW(train({{40, 40, 5}}, true), Error); }
+
+TEST(Stepper, ThePlanIsWhatAStepTakes) {
+  const auto backend = make_cpu_backend(1);
+  const ModelConfig config = small_model();
+  const BatchLayout layout({128, 128, 9}, kLongest, config);
+  const size_t planned = planned_arena_bytes(*backend, config, DType::f32, layout);
+  const Transformer model(*backend, config);
+  ModelState weights(*backend, model.parameters(), DType::f32, false);
+  Arena arena([&](size_t bytes) { return backend->allocate(bytes); });
+  arena.reserve(planned);
+  std::vector<std::byte> block(layout.bytes());
+  layout.write(block, make_step(1, 1).rounds[0], {.loss_scale = 1});
+  LossTotals totals;
+  model.train(weights.weights(), weights.gradients(), layout.batch(block.data(), Memory::host), 0.1F, &totals, arena);
+  EXPECT_EQ(arena.peak_bytes(), planned);
+  EXPECT_EQ(arena.allocations(), 1U);
+}
+
+}  // namespace
+}  // namespace tandem
