@@ -293,8 +293,9 @@ PrepareStats Preparation::run() {
 
 PrepareStats prepare(const PrepareConfig& config) {
   check_config(config);
+  const Signals signals;  // before there is a directory that a signal must not leave behind
   NewDirectory out(config.out, config.force);
-  const EndOnSignal stoppable(out.temporary());
+  const EndOnSignal stoppable(signals, out.temporary());
   PrepareStats stats;
   {
     Preparation preparation(config, out);

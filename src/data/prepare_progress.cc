@@ -28,7 +28,8 @@ void StatusLine::show(int64_t done, double share) {
   log::status(text);
 }
 
-EndOnSignal::EndOnSignal(std::filesystem::path scratch) : scratch_(std::move(scratch)), thread_([this] { watch(); }) {}
+EndOnSignal::EndOnSignal(const Signals& signals, std::filesystem::path scratch)
+    : signals_(signals), scratch_(std::move(scratch)), thread_([this] { watch(); }) {}
 
 EndOnSignal::~EndOnSignal() {
   done_ = true;

@@ -39,7 +39,7 @@ class StatusLine {
 // middle of a library's long call or while standard input is awaited.
 class EndOnSignal {
  public:
-  explicit EndOnSignal(std::filesystem::path scratch);
+  EndOnSignal(const Signals& signals, std::filesystem::path scratch);
   // When a signal has come, the process ends here and not through what it broke.
   ~EndOnSignal();
   EndOnSignal(const EndOnSignal&) = delete;
@@ -48,8 +48,8 @@ class EndOnSignal {
  private:
   void watch();
 
+  const Signals& signals_;
   std::filesystem::path scratch_;
-  Signals signals_;
   std::atomic<bool> done_{false};
   std::thread thread_;
 };
