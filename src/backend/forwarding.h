@@ -1,4 +1,4 @@
-// A backend in front of another one: memory and order are the other's, the ops are for a derived class to define.
+// A backend in front of another one, which does all that a derived class does not define.
 #pragma once
 
 #include "backend/backend.h"
@@ -27,6 +27,65 @@ class ForwardingBackend : public Backend {
   Buffer allocate(size_t bytes) override { return inner_.allocate(bytes); }
   void upload(const View& to, const void* from) override { inner_.upload(to, from); }
   void download(void* to, const View& from) override { inner_.download(to, from); }
+  void copy(const View& to, const View& from) override { inner_.copy(to, from); }
+  void fill_zero(const View& to) override { inner_.fill_zero(to); }
+
+  void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override {
+    inner_.linear(y, x, w, epilogue);
+  }
+  void linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
+                             bool accumulate) override {
+    inner_.linear_backward_input(dx, dy, w, epilogue, accumulate);
+  }
+  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x) override {
+    inner_.linear_backward_weight(dw, dbias, dy, x);
+  }
+  void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
+             float scale, const Dropout& dropout) override {
+    inner_.embed(x, tokens, position, table, positions, scale, dropout);
+  }
+  void embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
+                      const Dropout& dropout) override {
+    inner_.embed_backward(dtable, dx, order, scale, dropout);
+  }
+  void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
+                     const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override {
+    inner_.residual_norm(sum, normed, statistics, residual, branch, gamma, beta, dropout);
+  }
+  void residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma, const View& dbeta,
+                              const View& dnormed, const View& dsum, const View& sum, const View& statistics,
+                              const View& gamma, const Dropout& dropout) override {
+    inner_.residual_norm_backward(dresidual, dbranch, dgamma, dbeta, dnormed, dsum, sum, statistics, gamma, dropout);
+  }
+  void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
+                 const AttentionShape& shape) override {
+    inner_.attention(out, log_sums, q, k, v, shape);
+  }
+  void attention_backward(const View& dq, const View& dk, const View& dv, const View& dout, const View& out,
+                          const View& log_sums, const View& q, const View& k, const View& v,
+                          const AttentionShape& shape) override {
+    inner_.attention_backward(dq, dk, dv, dout, out, log_sums, q, k, v, shape);
+  }
+  void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
+                     const StepState* state) override {
+    inner_.cross_entropy(totals, logits, labels, smoothing, state);
+  }
+  void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override {
+    inner_.gradient_norm(update, gradients, settings);
+  }
+  void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
+            const AdamSettings& settings, const StepState* state, const UpdateState* update) override {
+    inner_.adam(masters, m, v, compute, gradients, settings, state, update);
+  }
+  void moving_average(const View& average, const View& masters, const UpdateState* update) override {
+    inner_.moving_average(average, masters, update);
+  }
+  void attention_cached(const View& out, const View& q, const CachedKeys& cache, int heads) override {
+    inner_.attention_cached(out, q, cache, heads);
+  }
+  void top_log_probabilities(const View& values, const View& ids, const View& logits) override {
+    inner_.top_log_probabilities(values, ids, logits);
+  }
 
  protected:
   Backend& inner_;

@@ -8,44 +8,11 @@
 namespace tandem {
 namespace {
 
-// The CPU, saying that it likes a fixed shape; each op runs once.
+// The CPU, saying that it likes a fixed shape.
 class FixedShape : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
   bool fixed_shape() const override { return true; }
-
-  void copy(const View& to, const View& from) override { inner_.copy(to, from); }
-  void fill_zero(const View& to) override { inner_.fill_zero(to); }
-  void linear(const View& y, const View& x, const View& w, const Epilogue& e) override { inner_.linear(y, x, w, e); }
-  void linear_backward_input(const View&, const View&, const View&, const BackwardEpilogue&, bool) override {}
-  void linear_backward_weight(const View&, const View&, const View&, const View&) override {}
-  void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
-             float scale, const Dropout& dropout) override {
-    inner_.embed(x, tokens, position, table, positions, scale, dropout);
-  }
-  void embed_backward(const View&, const View&, const TokenOrder&, float, const Dropout&) override {}
-  void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
-                     const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override {
-    inner_.residual_norm(sum, normed, statistics, residual, branch, gamma, beta, dropout);
-  }
-  void residual_norm_backward(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
-                              const View&, const View&, const Dropout&) override {}
-  void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
-                 const AttentionShape& shape) override {
-    inner_.attention(out, log_sums, q, k, v, shape);
-  }
-  void attention_backward(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
-                          const View&, const View&, const AttentionShape&) override {}
-  void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
-                     const StepState* state) override {
-    inner_.cross_entropy(totals, logits, labels, smoothing, state);
-  }
-  void gradient_norm(UpdateState*, const View&, const UpdateSettings&) override {}
-  void adam(const View&, const View&, const View&, const View&, const View&, const AdamSettings&, const StepState*,
-            const UpdateState*) override {}
-  void moving_average(const View&, const View&, const UpdateState*) override {}
-  void attention_cached(const View&, const View&, const CachedKeys&, int) override {}
-  void top_log_probabilities(const View&, const View&, const View&) override {}
 };
 
 std::vector<Ids> sentences(uint32_t seed, size_t count, int64_t longest, int64_t vocabulary) {

@@ -1,0 +1,102 @@
+#include "backend/checked/checked_backend.h"
+#include "matrix.h"
+#include "temporary_directory.h"
+
+namespace tandem {
+namespace {
+
+using testing::Matrix;
+
+// A device that is a little wrong in one of its ops.
+class Faulty : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+  void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override {
+    inner_.linear(y, x, w, epilogue);
+    if (wrong_product) {
+      y.host<float>()[y.stride + 2] += 1;
+    }
+  }
+  void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
+                 const AttentionShape& shape) override {
+    inner_.attention(out, log_sums, q, k, v, shape);
+    if (nan_in_attention) {
+      log_sums.host<float>()[1] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+
+  bool wrong_product = false, nan_in_attention = false;
+};
+
+struct Checked {
+  std::unique_ptr<Backend> cpu = make_cpu_backend(1);
+  Faulty* device = new Faulty(*cpu);  // owned by the backend
+  CheckedBackend backend{std::unique_ptr<Backend>(device), 1};
+  Matrix<float> x = Matrix<float>::random(9, 8, 1), w = Matrix<float>::random(5, 8, 2), y{9, 5};
+
+  std::string product() {
+    return testing::message_of([this] { backend.linear(y.view(), x.view(), w.view(), {}); });
+  }
+  std::string attention() {
+    std::vector<int32_t> starts = {0, 4, 9};
+    const AttentionShape shape{.heads = 2,
+                               .causal = true,
+                               .query_starts = testing::ints(starts),
+                               .key_starts = testing::ints(starts),
+                               .longest_query = 5,
+                               .longest_key = 5,
+                               .dropout = {}};
+    Matrix<float> out(9, 8), sums(2, 9);
+    return testing::message_of(
+        [&] { backend.attention(out.view(), sums.view(), x.view(), x.view(), x.view(), shape); });
+  }
+};
+
+TEST(CheckedBackend, SaysNothingWhereTheDeviceIsRight) {
+  Checked checked;
+  checked.backend.set_checking(true);
+  EXPECT_EQ(checked.product(), "");
+  EXPECT_EQ(checked.attention(), "");
+  EXPECT_EQ(checked.backend.ops_checked(), 2);
+}
+
+TEST(CheckedBackend, NamesTheOpAndTheElementThatIsWrong) {
+  Checked checked;
+  checked.backend.set_checking(true);
+  checked.device->wrong_product = true;
+  const std::string message = checked.product();
+  EXPECT_NE(message.find("linear"), std::string::npos) << message;
+  EXPECT_NE(message.find("row 1, column 2"), std::string::npos) << message;
+  checked.device->nan_in_attention = true;
+  EXPECT_NE(checked.attention().find("attention"), std::string::npos);
+}
+
+TEST(CheckedBackend, LooksOnlyWhileItIsAsked) {
+  Checked checked;
+  checked.device->wrong_product = true;
+  EXPECT_EQ(checked.product(), "");
+  EXPECT_EQ(checked.backend.ops_checked(), 0);
+}
+
+// What the device computed stays, and memory that two views share is shared on the CPU as well.
+TEST(CheckedBackend, GradientsMayBeWrittenOverTheirInputs) {
+  Checked checked;
+  checked.backend.set_checking(true);
+  auto dnormed = Matrix<float>::random(9, 8, 3), sum = Matrix<float>::random(9, 8, 4);
+  auto gamma = Matrix<float>::random(1, 8, 5), beta = Matrix<float>::filled(1, 8, 0);
+  Matrix<float> normed(9, 8), statistics(9, 2), dgamma(1, 8), dbeta(1, 8);
+  checked.backend.residual_norm({}, normed.view(), statistics.view(), sum.view(), {}, gamma.view(), beta.view(), {});
+  auto expected = dnormed;
+  const auto cpu = make_cpu_backend(1);
+  Matrix<float> other_gamma(1, 8), other_beta(1, 8);
+  cpu->residual_norm_backward(expected.view(), {}, other_gamma.view(), other_beta.view(), expected.view(), {},
+                              sum.view(), statistics.view(), gamma.view(), {});
+  checked.backend.residual_norm_backward(dnormed.view(), {}, dgamma.view(), dbeta.view(), dnormed.view(), {},
+                                         sum.view(), statistics.view(), gamma.view(), {});
+  EXPECT_EQ(dnormed.data, expected.data);
+  EXPECT_EQ(dgamma.data, other_gamma.data);
+}
+
+}  // namespace
+}  // namespace tandem
