@@ -1,0 +1,92 @@
+// What ranks do together.
+//
+// Every rank makes the same calls in the same order, with the same element type and count. Buffers are contiguous host
+// memory in f32, bf16, f64 or i32, and are changed in place. Sums are made in one order, rank 0 + rank 1 + ...,
+// whatever the call: all-reduce is reduce-scatter followed by all-gather, so all ranks hold the same bits, and sharded
+// work gives the same bits as unsharded. bf16 values travel as bf16, are added in f32 and rounded once. i32 wraps.
+//
+// A call that begins with start_ returns at once; the work is done in the order of the calls, beside the caller. The
+// buffer belongs to the communicator until the handle is waited for. All functions may be called by one thread at a
+// time, except abort() and traffic(), which any thread may call.
+//
+// A failure (a peer that is gone, one that says nothing for the timeout) is an Error that names the rank, on every
+// rank; after it every further call fails at once with the same message.
+#pragma once
+
+#include <future>
+#include <memory>
+#include <string>
+
+#include "dist/traffic.h"
+#include "tensor/view.h"
+
+namespace tandem {
+
+// Work under way. wait() throws what the work threw. The destructor waits too, without throwing, so that a buffer
+// declared before its handle outlives the work.
+class Handle {
+ public:
+  Handle() = default;  // nothing to wait for
+  explicit Handle(std::future<void> done) : done_(std::move(done)) {}
+  Handle(Handle&&) = default;
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(done_, other.done_);
+    return *this;
+  }
+  ~Handle() {
+    if (done_.valid()) {
+      done_.wait();
+    }
+  }
+
+  void wait() {
+    if (done_.valid()) {
+      done_.get();
+    }
+  }
+
+ private:
+  std::future<void> done_;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Every element becomes the sum over the ranks.
+  virtual Handle start_all_reduce(const View& buffer) = 0;
+  // The elements of this rank's shard (shard.h) become the sum over the ranks; the others stay.
+  virtual Handle start_reduce_scatter(const View& buffer) = 0;
+  // Every rank's shard becomes what that rank holds there.
+  virtual Handle start_all_gather(const View& buffer) = 0;
+  // Every element becomes what rank `root` holds.
+  virtual Handle start_broadcast(const View& buffer, int root) = 0;
+  // Done when every rank has come here.
+  virtual Handle start_barrier() = 0;
+
+  void all_reduce(const View& buffer) { start_all_reduce(buffer).wait(); }
+  void reduce_scatter(const View& buffer) { start_reduce_scatter(buffer).wait(); }
+  void all_gather(const View& buffer) { start_all_gather(buffer).wait(); }
+  void broadcast(const View& buffer, int root) { start_broadcast(buffer, root).wait(); }
+  void barrier() { start_barrier().wait(); }
+
+  // Ends what is under way and all later calls with an Error of this text, here and on the peers. The first reason
+  // stays.
+  virtual void abort(const std::string& reason) = 0;
+
+  // Bytes sent and received so far.
+  virtual Traffic traffic() const = 0;
+
+  Shard own_shard(int64_t count) const { return shard_of(count, size(), rank()); }
+};
+
+// One rank: every call leaves the buffer as it is.
+std::unique_ptr<Communicator> make_single_communicator();
+
+// Throws unless the ranks can work on this buffer.
+void require_communicable(const View& buffer);
+
+}  // namespace tandem

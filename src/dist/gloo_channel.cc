@@ -1,0 +1,58 @@
+#include <gloo/context.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include "core/error.h"
+#include "dist/gloo_mesh.h"
+
+namespace tandem {
+
+GlooChannel::GlooChannel(GlooMesh& mesh, int peer, void* data, size_t bytes) : mesh_(mesh), peer_(peer) {
+  const std::lock_guard lock(mesh_.mutex_);
+  require(mesh_.failure_.empty(), "{}", mesh_.failure_);
+  buffer_ = mesh_.context_->createUnboundBuffer(data, bytes);
+  mesh_.waiting_.insert(buffer_.get());
+}
+
+GlooChannel::~GlooChannel() {
+  const std::lock_guard lock(mesh_.mutex_);
+  mesh_.waiting_.erase(buffer_.get());
+}
+
+// Calls Gloo. What it throws (a closed connection, a timeout, a broken invariant) means that the peer is lost; false
+// means that abort() woke it.
+template <class Call>
+void GlooChannel::guard(const Call& call) {
+  bool done = false;
+  try {
+    done = call();
+  } catch (const std::exception& error) {
+    mesh_.lose(peer_, error.what());
+  }
+  require(done, "{}", mesh_.failure());
+}
+
+void GlooChannel::send(uint64_t slot, size_t offset, size_t bytes) {
+  guard([&] {
+    buffer_->send(peer_, slot, offset, bytes);
+    return true;
+  });
+}
+
+void GlooChannel::receive(uint64_t slot, size_t offset, size_t bytes) {
+  guard([&] {
+    buffer_->recv(peer_, slot, offset, bytes);
+    return true;
+  });
+}
+
+void GlooChannel::wait_sent(size_t bytes) {
+  guard([&] { return buffer_->waitSend(mesh_.timeout_); });
+  mesh_.sent_ += static_cast<int64_t>(bytes);
+}
+
+void GlooChannel::wait_received(size_t bytes) {
+  guard([&] { return buffer_->waitRecv(mesh_.timeout_); });
+  mesh_.received_ += static_cast<int64_t>(bytes);
+}
+
+}  // namespace tandem

@@ -1,0 +1,183 @@
+#include "dist/gloo_mesh.h"
+
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+#include <net/if.h>
+#include <netdb.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace tandem {
+namespace {
+
+constexpr uint64_t kFarewellSlot = 0;                     // no collective uses it
+constexpr std::chrono::milliseconds kFarewellTime{1000};  // for one peer to take the reason
+
+// Gloo's messages begin with its source file in brackets.
+std::string without_place(const std::string& message) {
+  const size_t end = message.find("] ");
+  return message.starts_with("[") && end != std::string::npos ? message.substr(end + 2) : message;
+}
+
+// Gloo reads what getaddrinfo left behind even where that failed, so a bad name must not reach it.
+void require_address(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int result = getaddrinfo(name.c_str(), nullptr, &hints, &found);
+  require(result == 0, "it does not resolve ({})", gai_strerror(result));
+  freeaddrinfo(found);
+}
+
+double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
+
+}  // namespace
+
+GlooMesh::GlooMesh(gloo::rendezvous::Store& store, int rank, int size, const std::string& address,
+                   std::chrono::milliseconds timeout)
+    : rank_(rank), size_(size), timeout_(timeout), farewells_(size), farewell_channels_(size) {
+  meet(store);
+  connect(store, address);
+  expect_farewells();
+}
+
+GlooMesh::~GlooMesh() = default;
+
+// Waits for every rank by name before Gloo waits for them all without one.
+void GlooMesh::meet(gloo::rendezvous::Store& store) {
+  const auto key = [](int rank) { return "here-" + std::to_string(rank); };
+  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  try {
+    store.set(key(rank_), {'1'});
+  } catch (const std::exception& error) {
+    fail("rank {} cannot write to the rendezvous: {}", rank_, without_place(error.what()));
+  }
+  for (int peer = 0; peer < size_; ++peer) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    try {
+      store.wait({key(peer)}, std::max(left, std::chrono::milliseconds(1)));
+    } catch (const std::exception& error) {
+      fail("rank {} of {} did not come within {} s (rank {} waited): {}; is it running?", peer, size_,
+           seconds(timeout_), rank_, without_place(error.what()));
+    }
+  }
+}
+
+void GlooMesh::connect(gloo::rendezvous::Store& store, const std::string& address) {
+  gloo::transport::tcp::attr where;
+  try {
+    if (if_nametoindex(address.c_str()) != 0) {
+      where.iface = address;
+    } else {
+      require_address(address);
+      where.hostname = address;
+    }
+    std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(where);
+    auto context = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
+    context->setTimeout(timeout_);
+    gloo::rendezvous::PrefixStore addresses("mesh", store);
+    context->connectFullMesh(addresses, device);
+    context_ = std::move(context);
+  } catch (const std::exception& error) {
+    fail("rank {} cannot connect to its peers from address '{}': {}; give an address of this host that they can reach",
+         rank_, address, without_place(error.what()));
+  }
+}
+
+void GlooMesh::expect_farewells() {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_) {
+      Farewell& text = farewells_[peer];
+      farewell_channels_[peer] = std::make_unique<GlooChannel>(*this, peer, text.data(), text.size());
+      farewell_channels_[peer]->receive(kFarewellSlot, 0, text.size());
+    }
+  }
+}
+
+// Peers that do not take it within a second, or are gone, hear nothing; they notice the closed connection.
+void GlooMesh::say_farewell(const std::string& reason) {
+  Farewell text{};
+  reason.copy(text.data(), text.size() - 1);
+  std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> messages(size_);
+  const auto for_peers = [&](const auto& action) {
+    for (int peer = 0; peer < size_; ++peer) {
+      try {
+        if (peer != rank_) {
+          action(peer);
+        }
+      } catch (const std::exception&) {
+        messages[peer].reset();
+      }
+    }
+  };
+  for_peers([&](int peer) {
+    messages[peer] = context_->createUnboundBuffer(text.data(), text.size());
+    messages[peer]->send(peer, kFarewellSlot);
+  });
+  for_peers([&](int peer) {
+    if (messages[peer]) {
+      messages[peer]->waitSend(kFarewellTime);
+    }
+  });
+}
+
+// Why the peer closed its connections, where it said so: then the message is there before the end of the stream.
+std::string GlooMesh::farewell_of(int peer) {
+  try {
+    if (farewell_channels_[peer]->buffer_->waitRecv(std::chrono::milliseconds(1))) {
+      Farewell& text = farewells_[peer];
+      text.back() = 0;
+      std::replace_if(
+          text.begin(), std::find(text.begin(), text.end(), '\0'), [](char c) { return c > 0 && c < ' '; }, '?');
+      return text.data();
+    }
+  } catch (const std::exception&) {
+  }
+  return "";
+}
+
+void GlooMesh::lose(int peer, const std::string& why) {
+  const std::string farewell = farewell_channels_[peer] ? farewell_of(peer) : "";
+  require(farewell.empty(), "{}", farewell);
+  fail("rank {} lost rank {} during {}: {}; look at what rank {} says, and whether all ranks run the same work", rank_,
+       peer, what_, without_place(why), peer);
+}
+
+void GlooMesh::run(const std::string& what, const std::function<void()>& work) {
+  what_ = what;
+  try {
+    require(failure().empty(), "{}", failure());
+    work();
+  } catch (const std::exception& error) {
+    abort(error.what());
+    if (context_) {
+      say_farewell(failure());
+      farewell_channels_.clear();
+      context_.reset();
+    }
+    fail("{}", failure());
+  }
+}
+
+void GlooMesh::abort(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (failure_.empty()) {
+    failure_ = reason;
+  }
+  for (gloo::transport::UnboundBuffer* buffer : waiting_) {
+    buffer->abortWaitRecv();
+    buffer->abortWaitSend();
+  }
+}
+
+std::string GlooMesh::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+}  // namespace tandem

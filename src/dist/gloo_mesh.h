@@ -1,0 +1,100 @@
+// Connections of one rank to all others, and what becomes of them when one fails.
+//
+// All functions belong to one thread, except abort(), failure() and traffic().
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "dist/traffic.h"
+
+namespace gloo {
+class Context;
+namespace rendezvous {
+class Store;
+}
+namespace transport {
+class UnboundBuffer;
+}
+}  // namespace gloo
+
+namespace tandem {
+
+class GlooChannel;
+
+class GlooMesh {
+ public:
+  GlooMesh(gloo::rendezvous::Store& store, int rank, int size, const std::string& address,
+           std::chrono::milliseconds timeout);
+  ~GlooMesh();
+
+  // Does the work, which `what` names in messages. When it fails, the peers are told why and the connections are
+  // closed; afterwards every call fails at once.
+  void run(const std::string& what, const std::function<void()>& work);
+
+  void abort(const std::string& reason);
+  std::string failure() const;  // empty while all is well
+  Traffic traffic() const { return {sent_, received_}; }
+
+ private:
+  friend class GlooChannel;
+  static constexpr size_t kFarewellBytes = 512;
+  using Farewell = std::array<char, kFarewellBytes>;  // why a rank stopped: text that ends with a zero
+
+  void meet(gloo::rendezvous::Store& store);
+  void connect(gloo::rendezvous::Store& store, const std::string& address);
+  void expect_farewells();
+  void say_farewell(const std::string& reason);
+  std::string farewell_of(int peer);
+  [[noreturn]] void lose(int peer, const std::string& why);
+
+  const int rank_;
+  const int size_;
+  const std::chrono::milliseconds timeout_;
+  std::string what_;  // the work under way
+  std::atomic<int64_t> sent_ = 0;
+  std::atomic<int64_t> received_ = 0;
+
+  mutable std::mutex mutex_;  // of the next two
+  std::string failure_;
+  std::set<gloo::transport::UnboundBuffer*> waiting_;  // to be woken by abort()
+
+  std::shared_ptr<gloo::Context> context_;  // shared with Gloo's buffers; gone after a failure
+  std::vector<Farewell> farewells_;         // by rank
+  std::vector<std::unique_ptr<GlooChannel>> farewell_channels_;
+};
+
+// A stretch of memory that is sent to one peer, or filled by it, in pieces. Messages with the same slot meet, in the
+// order of the calls. The memory is not touched after the destructor.
+class GlooChannel {
+ public:
+  GlooChannel(GlooMesh& mesh, int peer, void* data, size_t bytes);
+  ~GlooChannel();
+  GlooChannel(const GlooChannel&) = delete;
+  GlooChannel& operator=(const GlooChannel&) = delete;
+
+  void send(uint64_t slot, size_t offset, size_t bytes);
+  void receive(uint64_t slot, size_t offset, size_t bytes);
+  // Waits for the oldest call that was not waited for; `bytes` of it are counted.
+  void wait_sent(size_t bytes);
+  void wait_received(size_t bytes);
+
+ private:
+  friend class GlooMesh;
+  template <class Call>
+  void guard(const Call& call);
+
+  GlooMesh& mesh_;
+  const int peer_;
+  std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,35 @@
+#include "dist/shard.h"
+
+#include <gtest/gtest.h>
+
+#include "dist/traffic.h"
+
+namespace tandem {
+namespace {
+
+TEST(Shard, CoverTheBufferInOrder) {
+  for (const int64_t count : {0, 1, 5, 7, 8, 1000}) {
+    for (int size = 1; size <= 9; ++size) {
+      int64_t next = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        const Shard shard = shard_of(count, size, rank);
+        EXPECT_EQ(shard.begin, next);
+        EXPECT_GE(shard.count, 0);
+        EXPECT_LE(shard.count, (count + size - 1) / size);
+        next += shard.count;
+      }
+      EXPECT_EQ(next, count);
+    }
+  }
+}
+
+TEST(Traffic, PlanIsTheFormula) {
+  for (const int size : {1, 2, 4}) {
+    const int64_t bytes = 2 * (size - 1) * 4000 / size;  // 1000 divides by all of them
+    EXPECT_EQ(planned_all_reduce(1000, DType::f32, size - 1, size), (Traffic{bytes, bytes}));
+    EXPECT_EQ(planned_all_reduce(1000, DType::bf16, 0, size), (Traffic{bytes / 2, bytes / 2}));
+  }
+}
+
+}  // namespace
+}  // namespace tandem
