@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   add_evaluate(program);
   add_score(program);
   add_inspect(program);
+  add_report(program);
   add_average(program);
   add_bench(program);
   add_tune(program);

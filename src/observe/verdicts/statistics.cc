@@ -1,0 +1,191 @@
+#include "observe/verdicts/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <random>
+
+namespace tandem {
+
+namespace {
+
+constexpr double k975[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+                           2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+                           2.080,  2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042};
+constexpr double k990[] = {31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764,
+                           2.718,  2.681, 2.650, 2.624, 2.602, 2.583, 2.567, 2.552, 2.539, 2.528,
+                           2.518,  2.508, 2.500, 2.492, 2.485, 2.479, 2.473, 2.467, 2.462, 2.457};
+constexpr double k995[] = {63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169,
+                           3.106,  3.055, 3.012, 2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845,
+                           2.831,  2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750};
+constexpr size_t kShortest = 5, kLongest = 30;  // points of a straight tail
+constexpr int kResamples = 1000;
+// Losses are sums of f32: differences below this share of the size are rounding.
+constexpr double kRounding = 1e-6;
+
+// Beyond the table the normal distribution's quantile with Fisher's correction.
+double from_table(std::span<const double> table, int freedom, double normal) {
+  if (freedom <= static_cast<int>(table.size())) {
+    return table[static_cast<size_t>(std::max(freedom, 1) - 1)];
+  }
+  return normal + (normal * normal * normal + normal) / (4.0 * freedom);
+}
+
+double sum_of_squares(std::span<const double> values) {
+  double sum = 0;
+  for (const double value : values) {
+    sum += value * value;
+  }
+  return sum;
+}
+
+double product(std::span<const double> a, std::span<const double> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    sum += a[i] * b[i];
+  }
+  return sum;
+}
+
+std::vector<double> centred(std::span<const double> values) {
+  std::vector<double> result(values.begin(), values.end());
+  const double middle = mean(values);
+  for (double& value : result) {
+    value -= middle;
+  }
+  return result;
+}
+
+double rounding_noise(std::span<const double> y) {
+  double most = 0;
+  for (const double value : y) {
+    most = std::max(most, std::fabs(value));
+  }
+  return std::max(most * kRounding, 1e-300);
+}
+
+std::vector<double> residuals(std::span<const double> x, std::span<const double> y, double& slope) {
+  const std::vector<double> dx = centred(x);
+  std::vector<double> rest = centred(y);
+  slope = product(dx, rest) / std::max(sum_of_squares(dx), 1e-300);
+  for (size_t i = 0; i < rest.size(); ++i) {
+    rest[i] -= slope * dx[i];
+  }
+  return rest;
+}
+
+}  // namespace
+
+double student_t_975(int freedom) { return from_table(k975, freedom, 1.959964); }
+double student_t_990(int freedom) { return from_table(k990, freedom, 2.326348); }
+
+double student_t_995(int freedom) { return from_table(k995, freedom, 2.575829); }
+
+double mean(std::span<const double> values) {
+  double sum = 0;
+  for (const double value : values) {
+    sum += value;
+  }
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+double deviation(std::span<const double> values) {
+  if (values.size() < 2) {
+    return 0;
+  }
+  return std::sqrt(sum_of_squares(centred(values)) / static_cast<double>(values.size() - 1));
+}
+
+double weighted_quantile(std::vector<std::pair<double, double>> values_and_weights, double share) {
+  std::sort(values_and_weights.begin(), values_and_weights.end());
+  double all = 0;
+  for (const auto& [value, weight] : values_and_weights) {
+    all += weight;
+  }
+  double reached = 0;
+  for (const auto& [value, weight] : values_and_weights) {
+    reached += weight;
+    if (reached >= share * all) {
+      return value;
+    }
+  }
+  return 0;
+}
+
+LineFit fit_line(std::span<const double> x, std::span<const double> y) {
+  LineFit fit;
+  fit.points = x.size();
+  const std::vector<double> rest = residuals(x, y, fit.slope);
+  const int freedom = static_cast<int>(x.size()) - 2;
+  fit.noise = std::max(std::sqrt(sum_of_squares(rest) / std::max(freedom, 1)), rounding_noise(y));
+  fit.slope_error = fit.noise / std::sqrt(std::max(sum_of_squares(centred(x)), 1e-300));
+  fit.lower = fit.slope - student_t_995(freedom) * fit.slope_error;
+  fit.upper = fit.slope + student_t_995(freedom) * fit.slope_error;
+  return fit;
+}
+
+bool curved(std::span<const double> x, std::span<const double> y) {
+  const int freedom = static_cast<int>(x.size()) - 3;
+  if (freedom < 1) {
+    return false;
+  }
+  // What a parabola has that a line has not, and how much of it is in y.
+  std::vector<double> squares = centred(x);
+  for (double& value : squares) {
+    value *= value;
+  }
+  double ignored = 0;
+  const std::vector<double> bend = residuals(x, squares, ignored);
+  const std::vector<double> rest = residuals(x, y, ignored);
+  const double size = std::max(sum_of_squares(bend), 1e-300);
+  const double amount = product(bend, rest) / size;
+  const double left = std::max(sum_of_squares(rest) - amount * amount * size, 0.0);
+  const double noise = std::max(std::sqrt(left / freedom), rounding_noise(y));
+  return std::fabs(amount) * std::sqrt(size) > student_t_975(freedom) * noise;
+}
+
+size_t straight_tail(std::span<const double> x, std::span<const double> y) {
+  const size_t begin = x.size() > kLongest ? x.size() - kLongest : 0;
+  size_t first = begin;
+  while (x.size() - first > kShortest && curved(x.subspan(first), y.subspan(first))) {
+    ++first;
+  }
+  // The search ends where the bend is no longer seen, which is before it is over: its first third is not believed.
+  const size_t length = x.size() - first;
+  return first == begin ? first : x.size() - std::min(length, std::max(kShortest, length - length / 3));
+}
+
+std::pair<double, double> bootstrap_slope(std::span<const double> x, std::span<const double> y) {
+  double slope = 0;
+  const std::vector<double> rest = residuals(x, y, slope);
+  const std::vector<double> dx = centred(x);
+  const size_t n = x.size();
+  // Residuals are smaller than the noise: the line has taken two degrees of freedom.
+  const double scale = n > 2 ? std::sqrt(static_cast<double>(n) / static_cast<double>(n - 2)) : 1;
+  const double size = std::max(sum_of_squares(dx), 1e-300);
+  std::mt19937_64 random(1);
+  std::vector<double> slopes(kResamples);
+  for (double& resampled : slopes) {
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) {
+      sum += dx[i] * rest[random() % n];
+    }
+    resampled = slope + scale * sum / size;
+  }
+  std::sort(slopes.begin(), slopes.end());
+  return {slopes[kResamples * 25 / 1000], slopes[kResamples * 975 / 1000 - 1]};
+}
+
+double noise_of_curve(std::span<const double> x, std::span<const double> y, int& freedom) {
+  double sum = 0;
+  for (size_t i = 1; i + 1 < x.size(); ++i) {
+    const double right = (x[i] - x[i - 1]) / std::max(x[i + 1] - x[i - 1], 1e-300);
+    const double off = y[i] - ((1 - right) * y[i - 1] + right * y[i + 1]);
+    sum += off * off / (1 + right * right + (1 - right) * (1 - right));
+  }
+  const size_t terms = x.size() > 2 ? x.size() - 2 : 0;
+  freedom = std::max(static_cast<int>(static_cast<double>(terms) * 18 / 35), 1);
+  return std::max(std::sqrt(sum / static_cast<double>(std::max<size_t>(terms, 1))), rounding_noise(y));
+}
+
+}  // namespace tandem

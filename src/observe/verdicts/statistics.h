@@ -1,0 +1,48 @@
+// The statistics that verdicts rest on: small samples, unknown noise, uneven spacing.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tandem {
+
+// Quantile of Student's t with `freedom` >= 1 degrees, at 0.975 (two-sided 95 %), 0.99 and 0.995.
+double student_t_975(int freedom);
+double student_t_990(int freedom);
+double student_t_995(int freedom);
+
+double mean(std::span<const double> values);
+double deviation(std::span<const double> values);  // of a sample; 0 for fewer than two
+
+// Quantile `share` (0 to 1) of values that count `weights` times.
+double weighted_quantile(std::vector<std::pair<double, double>> values_and_weights, double share);
+
+// Least squares y = level + slope (x - mean x).
+struct LineFit {
+  size_t points = 0;
+  double slope = 0;
+  double slope_error = 0;  // standard error
+  double noise = 0;        // standard deviation of one y around the line
+  double lower = 0;        // slope's interval, 0.5 % beyond each side: NLL and BLEU, up and down, make 2 % in all
+  double upper = 0;
+};
+// Wants at least 3 points of different x.
+LineFit fit_line(std::span<const double> x, std::span<const double> y);
+
+// Whether a parabola fits better than a line, at 95 %.
+bool curved(std::span<const double> x, std::span<const double> y);
+
+// The longest end of the series, of 5 to 30 points, that is straight within its noise, less the part that a bend
+// before it may reach into: where the past still says something about now. Returns the index of its first point.
+size_t straight_tail(std::span<const double> x, std::span<const double> y);
+
+// 95 % interval of the slope by resampling the residuals; the same numbers give the same interval.
+std::pair<double, double> bootstrap_slope(std::span<const double> x, std::span<const double> y);
+
+// Standard deviation of the noise on a smooth curve: each point against the line between its neighbours. Curvature
+// makes it larger, never smaller. `freedom` gets its effective degrees (Gasser, Sroka, Jennen-Steinmetz 1986).
+double noise_of_curve(std::span<const double> x, std::span<const double> y, int& freedom);
+
+}  // namespace tandem

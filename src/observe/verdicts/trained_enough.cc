@@ -1,0 +1,192 @@
+#include "observe/verdicts/trained_enough.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "observe/progress.h"
+#include "observe/verdicts/how_long.h"
+#include "observe/verdicts/nonfinite.h"
+#include "observe/verdicts/validation_series.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr double kHour = 3600;
+
+struct Trends {
+  std::optional<Trend> nll, bleu;
+};
+
+// Beyond the bootstrap's 95 % but not beyond the interval that decides.
+bool hints_at_more(const Trends& trends) {
+  return (trends.nll && trends.nll->bootstrap_high < 0) || (trends.bleu && trends.bleu->bootstrap_low > 0);
+}
+
+const char* label_of(const Trends& trends) {
+  const Direction nll = trends.nll ? trends.nll->direction : Direction::flat;
+  const Direction bleu = trends.bleu ? trends.bleu->direction : Direction::flat;
+  const bool better = nll == Direction::falling || bleu == Direction::rising;
+  const bool worse = nll == Direction::rising || bleu == Direction::falling;
+  return better && worse         ? "mixed"
+         : better                ? "still_improving"
+         : worse                 ? "worsening"
+         : hints_at_more(trends) ? "unclear"
+                                 : "flat";
+}
+
+// Neither validation nor training loss ever fell beyond its noise.
+bool not_learning(const RankMetrics& m, const ValidationSeries& nll) {
+  std::vector<double> x, y;
+  for (const TrainPoint& point : m.train) {
+    if (point.step > 0 && std::isfinite(point.nll) && std::fabs(point.nll) < 1e4) {
+      x.push_back(std::log(static_cast<double>(point.step)));
+      y.push_back(point.nll);
+    }
+  }
+  const bool training_fell = x.size() >= 5 && fit_line(x, y).upper < 0;
+  return !training_fell && nll.size() >= kFewestValidations && !(fit_line(nll.x, nll.y).upper < 0);
+}
+
+Confidence confidence_of(const std::string& label, const Trends& trends) {
+  const LineFit& fit = trends.nll ? trends.nll->fit : trends.bleu->fit;
+  if (label == "flat") {
+    // What the interval still allows shrinks with the points: 2 noises over 12 validations, 4 over 5.
+    return fit.points >= 12 ? Confidence::high : fit.points >= 8 ? Confidence::medium : Confidence::low;
+  }
+  if (label == "unclear") {
+    return Confidence::low;
+  }
+  const double limit = (fit.upper - fit.lower) / 2;
+  return label != "mixed" && fit.points >= 8 && std::fabs(fit.slope) > 2 * limit ? Confidence::high
+                                                                                 : Confidence::medium;
+}
+
+// "-0.012 nats (95 %: -0.020 to -0.004)" and its figures.
+std::string ahead(Verdict& v, const char* name, const char* unit, int digits, const Trend& trend, double steps) {
+  const double change = trend.change(trend.fit.slope, steps);
+  const double low = trend.change(trend.bootstrap_low, steps), high = trend.change(trend.bootstrap_high, steps);
+  const std::string key(name);
+  v.add(key + "_ahead", change, unit).add(key + "_ahead_low", low, unit);
+  v.add(key + "_ahead_high", high, unit);
+  return fmt::format("{:+.{}f} {} (95 %: {:+.{}f} to {:+.{}f})", change, digits, unit, low, digits, high, digits);
+}
+
+void add_trend(Verdict& v, const char* name, const char* unit, const Trend& trend) {
+  const std::string key(name);
+  const double thousand = 1000;
+  v.add(key + "_slope_per_1000_steps", trend.change(trend.fit.slope, thousand), unit);
+  v.add(key + "_slope_low", trend.change(trend.fit.lower, thousand), unit);
+  v.add(key + "_slope_high", trend.change(trend.fit.upper, thousand), unit);
+  v.add(key + "_noise", trend.fit.noise, unit);
+  v.add(key + "_validations_used", static_cast<double>(trend.fit.points));
+  v.add(key + "_since_step", static_cast<double>(trend.first_step));
+}
+
+std::string opening(const std::string& label, Confidence confidence) {
+  if (label == "flat") {
+    const char* word = confidence == Confidence::high     ? "Yes"
+                       : confidence == Confidence::medium ? "Probably"
+                                                          : "It looks so";
+    return fmt::format("{}, as far as these settings go: no change beyond the noise is left", word);
+  }
+  return label == "still_improving" ? "No, it still improves"
+         : label == "unclear"       ? "Perhaps not: it seems to improve still, but not yet beyond its noise"
+         : label == "worsening"     ? "It is past its best: validation gets worse beyond its noise"
+         : label == "mixed"         ? "NLL and BLEU disagree: one gets better, the other worse, both beyond their noise"
+                                    : "No, it does not learn: no loss has fallen beyond its noise since the start";
+}
+
+// What an hour more would bring, or as many steps as the slope was seen over: it is not known to hold for longer.
+std::string outlook(Verdict& v, const Trends& trends, double seconds_per_step) {
+  const Trend& seen = trends.nll ? *trends.nll : *trends.bleu;
+  const double steps = std::min(kHour / seconds_per_step, static_cast<double>(seen.last_step - seen.first_step));
+  if (!(steps >= 1)) {
+    return "";
+  }
+  v.add("steps_ahead", steps).add("seconds_ahead", steps * seconds_per_step, "s");
+  return fmt::format(
+      "; at this pace the next {} ({} steps) would bring {}{}{}", human_duration(steps * seconds_per_step),
+      grouped(static_cast<int64_t>(steps)), trends.nll ? ahead(v, "nll", "nats", 4, *trends.nll, steps) : "",
+      trends.nll && trends.bleu ? " and " : "", trends.bleu ? ahead(v, "bleu", "BLEU", 2, *trends.bleu, steps) : "");
+}
+
+std::string slopes_text(const Trends& trends) {
+  std::string text;
+  const auto say = [&](const char* name, const char* unit, int digits, const Trend& t) {
+    const double span = static_cast<double>(t.last_step - t.first_step);
+    text += fmt::format(
+        "{}{} went {:+.{}f}{} over the last {} validations (since step {}; noise of one {:.{}f})",
+        text.empty() ? "" : ", ", name,
+        t.fit.slope * std::log(static_cast<double>(t.last_step) / (static_cast<double>(t.last_step) - span)), digits,
+        unit, t.fit.points, grouped(t.first_step), t.fit.noise, digits);
+  };
+  if (trends.nll) {
+    say("validation NLL", " nats", 4, *trends.nll);
+  }
+  if (trends.bleu) {
+    say("BLEU", "", 2, *trends.bleu);
+  }
+  return text;
+}
+
+// The label and answer where there is nothing to fit.
+bool too_little(Verdict& v, const RankMetrics& m, const ValidationSeries& nll, const ValidationSeries& bleu) {
+  if (diverged(m)) {
+    v.label = "diverged";
+    v.confidence = Confidence::high;
+    v.answer = fmt::format("No: the loss is not finite at step {}; take the best checkpoint before it.",
+                           grouped(m.last_step()));
+    return true;
+  }
+  if (nll.size() == 0 && bleu.size() == 0) {
+    v.answer = "That cannot be said: there is no validation yet.";
+    return true;
+  }
+  if (std::max(nll.size(), bleu.size()) < kFewestValidations) {
+    v.label = "too_early";
+    v.answer = fmt::format(
+        "That cannot be said yet: {} validation{}, and a slope with its noise wants {}{}.", m.valid.size(),
+        m.valid.size() == 1 ? "" : "s", kFewestValidations,
+        nll.size() > 1 ? fmt::format("; NLL went from {:.4f} to {:.4f} nats", nll.y.front(), nll.y.back()) : "");
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Verdict trained_enough(const RunData& run) {
+  Verdict v{.key = "trained_enough", .question = "Is it fully trained?", .label = "no_validation", .answer = ""};
+  const RankMetrics& m = run.main();
+  const ValidationSeries nll = validation_series(m, {&ValidPoint::nll}),
+                         bleu = validation_series(m, {&ValidPoint::bleu});
+  v.add("validations", static_cast<double>(m.valid.size()));
+  if (too_little(v, m, nll, bleu)) {
+    return v;
+  }
+  Trends trends;
+  if (nll.size() >= kFewestValidations) {
+    trends.nll = trend_of(nll);
+    add_trend(v, "nll", "nats", *trends.nll);
+  }
+  // A score that is the same throughout (0 at the start, 100 at the end) has no noise and says nothing.
+  if (bleu.size() >= kFewestValidations && deviation(bleu.y) > 0) {
+    trends.bleu = trend_of(bleu);
+    add_trend(v, "bleu", "BLEU", *trends.bleu);
+  }
+  v.label = label_of(trends);
+  if (v.label == "flat" && not_learning(m, nll)) {
+    v.label = "not_learning";
+  }
+  v.confidence = confidence_of(v.label, trends);
+  v.answer = fmt::format("{}: {}", opening(v.label, v.confidence), slopes_text(trends));
+  v.answer += outlook(v, trends, recent_seconds_per_step(m));
+  v.answer += ".";
+  return v;
+}
+
+}  // namespace tandem

@@ -1,0 +1,37 @@
+// A validated quantity as a curve, and which way it goes.
+#pragma once
+
+#include <vector>
+
+#include "observe/run_reader.h"
+#include "observe/verdicts/statistics.h"
+
+namespace tandem {
+
+// x is the logarithm of the step: losses fall along something like a straight line of it, so a slope holds longer.
+struct ValidationSeries {
+  std::vector<double> x, y;
+  std::vector<int64_t> steps;
+  size_t size() const { return y.size(); }
+};
+
+// Validations at which all of `wanted` is believable; y is the first of them.
+ValidationSeries validation_series(const RankMetrics& metrics, std::vector<double ValidPoint::*> wanted);
+
+enum class Direction : uint8_t { flat, falling, rising };
+
+struct Trend {
+  LineFit fit;  // of the newest stretch that is straight within its noise
+  Direction direction = Direction::flat;
+  double bootstrap_low = 0, bootstrap_high = 0;  // slope, 95 %
+  int64_t first_step = 0, last_step = 0;         // of the stretch
+  // Change that `steps` more bring, at a given slope.
+  double change(double slope, double steps) const;
+};
+
+constexpr size_t kFewestValidations = 5;  // a line, its noise and its straightness want no fewer
+
+// Wants kFewestValidations.
+Trend trend_of(const ValidationSeries& series);
+
+}  // namespace tandem
