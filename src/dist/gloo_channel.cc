@@ -1,16 +1,18 @@
 #include <gloo/context.h>
 #include <gloo/transport/unbound_buffer.h>
 
-#include "core/error.h"
 #include "dist/gloo_mesh.h"
 
 namespace tandem {
 
 GlooChannel::GlooChannel(GlooMesh& mesh, int peer, void* data, size_t bytes) : mesh_(mesh), peer_(peer) {
   const std::lock_guard lock(mesh_.mutex_);
-  require(mesh_.failure_.empty(), "{}", mesh_.failure_);
   buffer_ = mesh_.context_->createUnboundBuffer(data, bytes);
   mesh_.waiting_.insert(buffer_.get());
+  if (!mesh_.failure_.empty()) {  // abort() came before it; the first wait ends
+    buffer_->abortWaitRecv();
+    buffer_->abortWaitSend();
+  }
 }
 
 GlooChannel::~GlooChannel() {
@@ -28,7 +30,9 @@ void GlooChannel::guard(const Call& call) {
   } catch (const std::exception& error) {
     mesh_.lose(peer_, error.what());
   }
-  require(done, "{}", mesh_.failure());
+  if (!done) {
+    mesh_.stop(mesh_.failure());
+  }
 }
 
 void GlooChannel::send(uint64_t slot, size_t offset, size_t bytes) {

@@ -30,7 +30,7 @@ Piece piece_of(const Shard& shard, DType type, int64_t index) {
 
 }  // namespace
 
-// 24 bits of number, 16 of tag, 24 for the piece. Number 0 is not used: slot 0 belongs to the mesh.
+// 24 bits of number, 16 of tag, 24 for the piece. Number 0 is the mesh's own.
 uint64_t GlooExchange::next_slot(uint64_t tag) {
   exchanges_ = exchanges_ % ((uint64_t{1} << 24) - 1) + 1;
   return exchanges_ << 40 | (tag & 0xFFFF) << 24;

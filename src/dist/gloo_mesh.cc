@@ -8,13 +8,15 @@
 #include <netdb.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 
 namespace tandem {
 namespace {
 
-constexpr uint64_t kFarewellSlot = 0;                     // no collective uses it
+constexpr uint64_t kFarewellSlot = 0;  // no collective uses these two
+constexpr uint64_t kGreetingSlot = 1;
 constexpr std::chrono::milliseconds kFarewellTime{1000};  // for one peer to take the reason
 
 // Gloo's messages begin with its source file in brackets.
@@ -43,6 +45,7 @@ GlooMesh::GlooMesh(gloo::rendezvous::Store& store, int rank, int size, const std
   meet(store);
   connect(store, address);
   expect_farewells();
+  greet();
 }
 
 GlooMesh::~GlooMesh() = default;
@@ -99,6 +102,26 @@ void GlooMesh::expect_farewells() {
   }
 }
 
+// A byte to and from every peer: after it nobody closes a connection that another is still making.
+void GlooMesh::greet() {
+  what_ = "the greeting";
+  std::vector<char> bytes(size_);
+  char own = 0;
+  std::vector<std::unique_ptr<GlooChannel>> channels;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_) {
+      channels.push_back(std::make_unique<GlooChannel>(*this, peer, &bytes[peer], 1));
+      channels.back()->receive(kGreetingSlot, 0, 1);
+      channels.push_back(std::make_unique<GlooChannel>(*this, peer, &own, 1));
+      channels.back()->send(kGreetingSlot, 0, 1);
+    }
+  }
+  for (size_t i = 0; i < channels.size(); i += 2) {
+    channels[i]->wait_received(0);
+    channels[i + 1]->wait_sent(0);
+  }
+}
+
 // Peers that do not take it within a second, or are gone, hear nothing; they notice the closed connection.
 void GlooMesh::say_farewell(const std::string& reason) {
   Farewell text{};
@@ -143,24 +166,38 @@ std::string GlooMesh::farewell_of(int peer) {
 
 void GlooMesh::lose(int peer, const std::string& why) {
   const std::string farewell = farewell_channels_[peer] ? farewell_of(peer) : "";
-  require(farewell.empty(), "{}", farewell);
-  fail("rank {} lost rank {} during {}: {}; look at what rank {} says, and whether all ranks run the same work", rank_,
-       peer, what_, without_place(why), peer);
+  stop(!farewell.empty()
+           ? farewell
+           : fmt::format("rank {} lost rank {} during {}: {}; look at what rank {} says, and whether all ranks run the "
+                         "same work",
+                         rank_, peer, what_, without_place(why), peer));
+}
+
+// Where something failed, the peers are told while the channels of the work are still there: Gloo sends nothing more to
+// a peer that asks for what a channel held that is gone.
+void GlooMesh::stop(const std::string& reason) {
+  abort(reason);
+  if (context_ && !std::exchange(said_farewell_, true)) {
+    say_farewell(failure());
+  }
+  fail("{}", failure());
 }
 
 void GlooMesh::run(const std::string& what, const std::function<void()>& work) {
   what_ = what;
   try {
-    require(failure().empty(), "{}", failure());
+    if (!failure().empty()) {
+      stop(failure());
+    }
     work();
   } catch (const std::exception& error) {
-    abort(error.what());
-    if (context_) {
-      say_farewell(failure());
+    try {
+      stop(error.what());
+    } catch (const Error&) {
       farewell_channels_.clear();
       context_.reset();
+      throw;
     }
-    fail("{}", failure());
   }
 }
 

@@ -52,14 +52,17 @@ class GlooMesh {
   void meet(gloo::rendezvous::Store& store);
   void connect(gloo::rendezvous::Store& store, const std::string& address);
   void expect_farewells();
+  void greet();
   void say_farewell(const std::string& reason);
   std::string farewell_of(int peer);
   [[noreturn]] void lose(int peer, const std::string& why);
+  [[noreturn]] void stop(const std::string& reason);
 
   const int rank_;
   const int size_;
   const std::chrono::milliseconds timeout_;
   std::string what_;  // the work under way
+  bool said_farewell_ = false;
   std::atomic<int64_t> sent_ = 0;
   std::atomic<int64_t> received_ = 0;
 
