@@ -273,7 +273,8 @@ int64_t for_each_line(std::ifstream& in, const Body& body) {
       skipping = true;
       rest = {};
     }
-    held = rest.copy(buffer.data(), rest.size());
+    held = rest.size();
+    std::copy(rest.begin(), rest.end(), buffer.begin());  // to the front of the memory it lies in
   }
   if (held > 0 && !skipping) {
     body(std::string_view(buffer.data(), held));
