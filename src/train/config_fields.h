@@ -22,7 +22,8 @@ constexpr Range kShare{.low = 0, .high = 1, .below = true};  // [0, 1)
 using Choices = std::initializer_list<const char*>;
 
 // Calls visit(key, member, range) and visit.choice(key, member, names), where member is an enum (or a bool) whose value
-// is the place of its name, and visit.number_or(key, member, word), where the word stands for 0. Ranges of the model and the schedule are checked by their own problems().
+// is the place of its name, and visit.number_or(key, member, word), where the word stands for 0. Ranges of the model
+// and the schedule are checked by their own problems().
 template <class Visit>
 void visit_model(ModelConfig& c, Visit& visit) {
   visit("model.source_vocabulary", c.source_vocabulary, at_least(0));

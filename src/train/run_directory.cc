@@ -49,8 +49,8 @@ void RunDirectory::clear() {
   std::error_code error;
   fs::rename(checkpoints(), cleared(), error);
   require(!error, "cannot rename {}: {}", checkpoints().string(), error.message());
-  for (const fs::path& path : {root_ / "latest", root_ / "best", cleared(), metrics(), events(), log(), config(),
-                               algorithms()}) {
+  for (const fs::path& path :
+       {root_ / "latest", root_ / "best", cleared(), metrics(), events(), log(), config(), algorithms()}) {
     erase(path);
   }
   for (const fs::path& directory : {checkpoints(), metrics(), events()}) {

@@ -14,10 +14,10 @@ class RunDirectory {
   explicit RunDirectory(const std::filesystem::path& root);
 
   const std::filesystem::path& root() const { return root_; }
-  std::filesystem::path config() const { return root_ / "config.toml"; }  // the effective config
-  std::filesystem::path log() const { return root_ / "train.log"; }       //
-  std::filesystem::path metrics() const { return root_ / "metrics"; }     // <rank>.jsonl
-  std::filesystem::path events() const { return root_ / "tensorboard"; }  // TensorBoard event files
+  std::filesystem::path config() const { return root_ / "config.toml"; }         // the effective config
+  std::filesystem::path log() const { return root_ / "train.log"; }              //
+  std::filesystem::path metrics() const { return root_ / "metrics"; }            // <rank>.jsonl
+  std::filesystem::path events() const { return root_ / "tensorboard"; }         // TensorBoard event files
   std::filesystem::path algorithms() const { return root_ / "algorithms.txt"; }  // table that the run computes with
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
 

@@ -66,13 +66,12 @@ void note_lengths(std::vector<std::string>& lengths, const TrainStep& step) {
 }
 
 // One step, op by op, each timed by itself.
-std::vector<OpProfile> profile_step(Backend& backend, ModelState& weights, Adam& adam, const TrainConfig& config,
+std::vector<OpProfile> profile_step(Backend& backend, ModelState& weights, const TrainConfig& config,
                                     const MemoryPlan& plan, const TrainStep& step, const StepState& state) {
   ProfiledBackend profiled(backend);
   const Transformer model(profiled, config.model);
-  Adam profiled_adam(profiled, model.parameters().flat_size(), {config.optimizer.adam});
-  (void)adam;
-  Stepper stepper(profiled, model, weights, profiled_adam, config.label_smoothing, plan.layouts);
+  Adam adam(profiled, model.parameters().flat_size(), {config.optimizer.adam});
+  Stepper stepper(profiled, model, weights, adam, config.label_smoothing, plan.layouts);
   stepper.reserve(plan.arena_bytes);
   stepper.give(step, state, false);
   stepper.take();
@@ -87,8 +86,8 @@ double step_flops(const ModelConfig& model, const TrainStep& step) {
   double forward = 0;
   for (const HostBatch& round : step.rounds) {
     const auto S = static_cast<double>(round.source.tokens.size()), T = static_cast<double>(round.target.tokens.size());
-    forward += S * encoder * (8 * d * d + 4 * d * f) + T * decoder * (12 * d * d + 4 * d * f) + S * decoder * 4 * d * d +
-               2 * T * d * static_cast<double>(model.target_vocabulary);
+    forward += S * encoder * (8 * d * d + 4 * d * f) + T * decoder * (12 * d * d + 4 * d * f) +
+               S * decoder * 4 * d * d + 2 * T * d * static_cast<double>(model.target_vocabulary);
     for (size_t i = 0; i + 1 < round.source.starts.size(); ++i) {
       const double s = round.source.starts[i + 1] - round.source.starts[i];
       const double t = round.target.starts[i + 1] - round.target.starts[i];
@@ -170,7 +169,7 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
   bench.algorithms = backend->algorithms();
   backend->set_tuning(false);
   if (options.profile) {
-    bench.profile = profile_step(*backend, weights, adam, config, plan, last, state);
+    bench.profile = profile_step(*backend, weights, config, plan, last, state);
   }
   bench.ceilings = measure_ceilings(*backend, compute);
   return bench;

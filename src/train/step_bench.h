@@ -27,7 +27,7 @@ struct StepBench {
   double dead_rows = 0;  // share of the capacity that holds no token
   size_t memory = 0;     // bytes taken on the device
   Ceilings ceilings;
-  std::vector<OpProfile> profile;  // of one step, op by op; empty where it was not asked for
+  std::vector<OpProfile> profile;    // of one step, op by op; empty where it was not asked for
   std::vector<std::string> lengths;  // "source target" of every pair of the timed steps, in order
   std::string algorithms;            // in use
 };

@@ -11,13 +11,13 @@
 #include "core/log.h"
 #include "core/philox.h"
 #include "core/signals.h"
-#include "data/capacity.h"
 #include "data/prefetch.h"
 #include "data/prepared.h"
 #include "observe/run_log.h"
 #include "optim/adam.h"
 #include "train/checkpoint.h"
 #include "train/host_copy.h"
+#include "train/limits.h"
 #include "train/memory_plan.h"
 #include "train/model_state.h"
 #include "train/reporting.h"
@@ -78,8 +78,8 @@ class Trainer {
 
   int64_t given() const { return state_.step + static_cast<int64_t>(given_.size()); }  // steps given so far
   bool pause_due() const;  // something must be done between the steps that were given and the next
-  std::optional<std::string> end_reached() const;
-  double share_done() const;  // of the run, by the limit that comes first
+  std::optional<std::string> end_reached() const { return tandem::end_reached(config_.stop, state_); }
+  double share_done() const { return tandem::share_done(config_.stop, state_); }
   double elapsed() const { return state_.elapsed_seconds; }
   void tick();  // brings state_.elapsed_seconds up to date
 
@@ -398,39 +398,6 @@ bool Trainer::pause_due() const {
          minutes(config_.validation.every_minutes, validated_at_) ||
          minutes(config_.checkpoint.every_minutes, saved_at_) || signals_.stop_signal() != 0 ||
          signals_.save_requested() || state_.skipped_in_a_row >= config_.nonfinite.max_skips;
-}
-
-std::optional<std::string> Trainer::end_reached() const {
-  const StopConfig& stop = config_.stop;
-  if (stop.max_steps > 0 && state_.step >= stop.max_steps) {
-    return fmt::format("all {} steps are done", stop.max_steps);
-  }
-  if (stop.max_epochs > 0 && state_.epochs_done >= stop.max_epochs) {
-    return fmt::format("all {:g} epochs are done", stop.max_epochs);
-  }
-  if (stop.max_minutes > 0 && elapsed() >= stop.max_minutes * 60) {
-    return fmt::format("{:g} minutes are over", stop.max_minutes);
-  }
-  if (stop.patience > 0 && state_.bad_validations >= stop.patience) {
-    return fmt::format("{} validations without a better {} (best at step {})", state_.bad_validations,
-                       name_of(stop.metric), state_.best_step);
-  }
-  return std::nullopt;
-}
-
-double Trainer::share_done() const {
-  const StopConfig& stop = config_.stop;
-  double share = 0;
-  if (stop.max_steps > 0) {
-    share = std::max(share, static_cast<double>(state_.step) / static_cast<double>(stop.max_steps));
-  }
-  if (stop.max_epochs > 0) {
-    share = std::max(share, state_.epochs_done / stop.max_epochs);
-  }
-  if (stop.max_minutes > 0) {
-    share = std::max(share, elapsed() / (stop.max_minutes * 60));
-  }
-  return std::min(share, 1.0);
 }
 
 void Trainer::tick() {

@@ -119,9 +119,7 @@ TEST_P(GoldenModel, EqualsPyTorch) {
       .beta1 = 0.875F, .beta2 = 0.96875F, .epsilon = std::ldexp(1.0F, golden_.integer("epsilon_exponent"))};
   UpdateState count;
   for (int update = 1; update <= 10; ++update) {
-    tested_.state = {.step = static_cast<uint32_t>(update - 1),
-                     .loss_scale = 0x1p-4F,
-                     .learning_rate = 0x1p-7F};
+    tested_.state = {.step = static_cast<uint32_t>(update - 1), .loss_scale = 0x1p-4F, .learning_rate = 0x1p-7F};
     LossTotals totals;
     tested_.backend->fill_zero(tested_.gradients);
     tested_.arena.reset();

@@ -239,20 +239,17 @@ void CheckedBackend::attention_backward(const View& dq, const View& dk, const Vi
 void CheckedBackend::cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
                                    const StepState* state) {
   const View sums = make_view(totals, DType::f64, 1, sizeof(LossTotals) / sizeof(double), Memory::device);
-  check("cross_entropy", {logits, sums}, [&](Backend& b, auto&& at) {
-    b.cross_entropy(at(totals), at(logits), at(labels), smoothing, at(state));
-  });
+  check("cross_entropy", {logits, sums},
+        [&](Backend& b, auto&& at) { b.cross_entropy(at(totals), at(logits), at(labels), smoothing, at(state)); });
 }
 
 void CheckedBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {
   const View norm = make_view(update, DType::f64, 1, 1, Memory::device);
-  check("gradient_norm", {norm},
-        [&](Backend& b, auto&& at) { b.gradient_norm(at(update), at(gradients), settings); });
+  check("gradient_norm", {norm}, [&](Backend& b, auto&& at) { b.gradient_norm(at(update), at(gradients), settings); });
 }
 
-void CheckedBackend::adam(const View& masters, const View& m, const View& v, const View& compute,
-                          const View& gradients, const AdamSettings& settings, const StepState* state,
-                          const UpdateState* update) {
+void CheckedBackend::adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
+                          const AdamSettings& settings, const StepState* state, const UpdateState* update) {
   check("adam", {masters, m, v, compute}, [&](Backend& b, auto&& at) {
     b.adam(at(masters), at(m), at(v), at(compute), at(gradients), settings, at(state), at(update));
   });

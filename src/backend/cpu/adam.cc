@@ -61,7 +61,7 @@ void CpuBackend::adam(const View& masters, const View& m, const View& v, const V
     const Factors<A> factors(settings, *state, *update);
     for_chunks(threads_, masters.size(), kChunk, [&](int64_t begin, int64_t end) {
       update_part(masters.host<A>() + begin, m.host<A>() + begin, v.host<A>() + begin,
-             copy == nullptr ? nullptr : copy + begin, gradients.host<A>() + begin, factors, end - begin);
+                  copy == nullptr ? nullptr : copy + begin, gradients.host<A>() + begin, factors, end - begin);
     });
   });
 }

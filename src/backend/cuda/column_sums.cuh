@@ -5,7 +5,7 @@
 
 namespace tandem::cuda {
 
-constexpr int kSumWarps = 8;            // of a block, each with rows of its own
+constexpr int kSumWarps = 8;  // of a block, each with rows of its own
 constexpr int kSumThreads = kSumWarps * kWarp;
 constexpr int kSumColumns = kWarp * 8;  // of a block: a lane has eight
 

@@ -6,11 +6,8 @@
 
 #include <cublasLt.h>
 
-#include <array>
 #include <compare>
-#include <filesystem>
 #include <map>
-#include <optional>
 
 #include "backend/backend.h"
 
