@@ -10,7 +10,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "observe/metrics.h"
-#include "observe/run_report.h"
+#include "report/run_report.h"
 #include "train/config.h"
 
 namespace tandem::cli {

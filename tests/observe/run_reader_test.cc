@@ -8,7 +8,7 @@
 #include <random>
 
 #include "observe/metrics.h"
-#include "observe/run_report.h"
+#include "report/run_report.h"
 #include "temporary_directory.h"
 
 namespace tandem {

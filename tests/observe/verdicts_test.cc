@@ -7,7 +7,7 @@
 #include <set>
 
 #include "made_run.h"
-#include "observe/run_report.h"
+#include "report/run_report.h"
 #include "observe/verdicts/how_long.h"
 #include "observe/verdicts/learning_rate.h"
 #include "observe/verdicts/nonfinite.h"

@@ -1,10 +1,10 @@
-#include "observe/run_report.h"
+#include "report/run_report.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "made_run.h"
+#include "observe/made_run.h"
 
 namespace tandem {
 

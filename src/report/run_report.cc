@@ -1,4 +1,4 @@
-#include "observe/run_report.h"
+#include "report/run_report.h"
 
 #include <fmt/format.h>
 
