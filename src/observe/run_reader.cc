@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "observe/run_reader_line.h"
+#include "observe/run_reader_points.h"
 
 namespace tandem {
 
@@ -17,103 +18,14 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMostPoints = 1 << 14;  // of a series, before it is thinned to half
-constexpr size_t kMostSamples = 256, kMostEvents = 4096;
+constexpr size_t kMostSamples = 256, kMostEvents = 4096, kMostSetups = 256;
 constexpr size_t kLongestLine = 1 << 20;  // bytes
-constexpr size_t kLongestText = 1 << 12;  // bytes of a sample or event kept
 constexpr uint64_t kLargestConfig = 1 << 20;
-constexpr size_t kMostRanks = 4096;
-constexpr double kLargest = 1e15;  // of anything that is summed
+constexpr size_t kMostRanks = 4096, kMostReasons = 64;
+constexpr double kLargestStep = 1e15;
 
-struct TrainField {
-  std::string_view name;
-  double TrainPoint::*value;
-};
-constexpr TrainField kTrainFields[] = {
-    {"loss", &TrainPoint::loss},
-    {"nll", &TrainPoint::nll},
-    {"accuracy", &TrainPoint::accuracy},
-    {"learning_rate", &TrainPoint::learning_rate},
-    {"gradient_norm", &TrainPoint::gradient_norm},
-    {"epoch", &TrainPoint::epoch},
-    {"pairs", &TrainPoint::pairs},
-    {"source_tokens", &TrainPoint::source_tokens},
-    {"target_tokens", &TrainPoint::target_tokens},
-    {"compute_seconds", &TrainPoint::compute_seconds},
-    {"data_seconds", &TrainPoint::data_seconds},
-    {"validation_seconds", &TrainPoint::validation_seconds},
-    {"checkpoint_seconds", &TrainPoint::checkpoint_seconds},
-    {"skipped_steps", &TrainPoint::skipped_steps},
-    {"elapsed_seconds", &TrainPoint::elapsed_seconds},
-    {"peak_memory_bytes", &TrainPoint::peak_memory_bytes},
-};
-constexpr double TrainPoint::*kMeansInFile[] = {&TrainPoint::pairs, &TrainPoint::source_tokens,
-                                                &TrainPoint::target_tokens};
-constexpr double TrainPoint::*kSums[] = {&TrainPoint::pairs,
-                                         &TrainPoint::source_tokens,
-                                         &TrainPoint::target_tokens,
-                                         &TrainPoint::compute_seconds,
-                                         &TrainPoint::data_seconds,
-                                         &TrainPoint::validation_seconds,
-                                         &TrainPoint::checkpoint_seconds,
-                                         &TrainPoint::skipped_steps};
-
-double plausible(double value) { return value >= 0 && value <= kLargest ? value : 0; }
-double plausible_or_unknown(double value) { return value >= 0 && value <= kLargest ? value : kUnknown; }
-
-TrainPoint train_point(const MetricsLine& line, int64_t previous) {
-  TrainPoint point;
-  point.step = line.step();
-  point.time = line.time();
-  size_t next = 0;  // records name their fields in the table's order
-  for (const MetricsLine::Field& field : line.fields()) {
-    for (size_t tried = 0; tried < std::size(kTrainFields); ++tried) {
-      const TrainField& known = kTrainFields[(next + tried) % std::size(kTrainFields)];
-      if (known.name == field.name) {
-        point.*known.value = field.number.value_or(kUnknown);
-        next += tried + 1;
-        break;
-      }
-    }
-  }
-  for (double TrainPoint::*sum : kSums) {
-    point.*sum = plausible(point.*sum);
-  }
-  point.elapsed_seconds = plausible_or_unknown(point.elapsed_seconds);
-  // A stretch after a resume begins between two records, so its own rate knows its steps better than the difference.
-  const double measured = std::round(plausible(line.number("steps_per_second", 0)) * point.step_seconds());
-  const auto step = static_cast<double>(point.step);
-  point.steps = measured >= 1 && measured <= step ? measured : std::max(step - static_cast<double>(previous), 0.0);
-  for (double TrainPoint::*mean : kMeansInFile) {
-    point.*mean = plausible(point.*mean * point.steps);
-  }
-  point.unfinite = std::isfinite(point.nll) && std::isfinite(point.loss) ? 0 : 1;
-  return point;
-}
-
-// Mean by steps of what is finite.
-double merged(double a, double weight_a, double b, double weight_b) {
-  if (!std::isfinite(a) || !std::isfinite(b)) {
-    return std::isfinite(a) ? a : b;
-  }
-  const double weight = weight_a + weight_b;
-  return weight > 0 ? a * (weight_a / weight) + b * (weight_b / weight) : b;
-}
-
-TrainPoint merged(const TrainPoint& first, const TrainPoint& second) {
-  TrainPoint both = second;
-  for (double TrainPoint::*mean : {&TrainPoint::loss, &TrainPoint::nll, &TrainPoint::accuracy}) {
-    both.*mean = merged(first.*mean, first.steps, second.*mean, second.steps);
-  }
-  for (double TrainPoint::*sum : kSums) {
-    both.*sum += first.*sum;
-  }
-  both.steps += first.steps;
-  both.records += first.records;
-  both.unfinite += first.unfinite;
-  return both;
-}
-
-void thin(std::vector<TrainPoint>& points) {
+template <class Point>
+void merge_neighbours(std::vector<Point>& points) {
   if (points.size() < kMostPoints) {
     return;
   }
@@ -133,30 +45,6 @@ void thin(std::vector<ValidPoint>& points) {
     points[kept++] = points[i];
   }
   points.resize(kept);
-}
-
-ValidPoint valid_point(const MetricsLine& line) {
-  ValidPoint point{.step = line.step(), .time = line.time()};
-  point.nll = line.number("nll", kUnknown);
-  point.train_nll = line.number("train_nll", kUnknown);
-  point.accuracy = line.number("accuracy", kUnknown);
-  point.bleu = line.number("bleu", kUnknown);
-  point.chrf = line.number("chrf", kUnknown);
-  point.seconds = plausible_or_unknown(line.number("seconds", kUnknown));
-  point.elapsed_seconds = plausible_or_unknown(line.number("elapsed_seconds", kUnknown));
-  return point;
-}
-
-// Cut to what a report shows, between two characters.
-std::string kept_text(std::string_view text) {
-  if (text.size() <= kLongestText) {
-    return std::string(text);
-  }
-  size_t end = kLongestText;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-    --end;
-  }
-  return std::string(text.substr(0, end)) + "...";
 }
 
 template <class Point>
@@ -189,9 +77,13 @@ class Reader {
       return;
     }
     ++m_.lines;
-    if (!line_.parse(text) || line_.step() < 0 || static_cast<double>(line_.step()) > kLargest ||
+    if (!line_.parse(text) || line_.step() < 0 || static_cast<double>(line_.step()) > kLargestStep ||
         !std::isfinite(line_.time())) {
       ++m_.unreadable;
+      return;
+    }
+    if (line_.kind() == "probe") {  // from a thread of its own, which may be a step behind
+      probe();
       return;
     }
     if (!in_order()) {
@@ -212,12 +104,28 @@ class Reader {
     if (line_.time() < last_time_) {
       return false;
     }
+    drop_after(m_.setups, line_.step());
     drop_after(m_.train, line_.step());
     drop_after(m_.valid, line_.step());
     drop_after(m_.samples, line_.step());
     drop_after(m_.events, line_.step());
+    drop_after(m_.probes, line_.step());
     ++m_.superseded;
     return true;
+  }
+
+  void probe() {
+    if (!m_.probes.empty() && !(line_.time() > m_.probes.back().time)) {
+      ++m_.out_of_order;
+      return;
+    }
+    m_.probes.push_back(probe_point(line_));
+    m_.probes.back().step = std::max(line_.step(), last_step_);
+    merge_neighbours(m_.probes);
+    if (const std::string_view name = line_.text("gpu_name"); !name.empty()) {
+      m_.gpu_name = kept_text(name);
+      m_.gpu_uuid = kept_text(line_.text("gpu_uuid"));
+    }
   }
 
   void take() {
@@ -227,7 +135,7 @@ class Reader {
         m_.train.pop_back();
       }
       m_.train.push_back(train_point(line_, m_.train.empty() ? 0 : m_.train.back().step));
-      thin(m_.train);
+      merge_neighbours(m_.train);
     } else if (kind == "valid") {
       replace_or_add(m_.valid, valid_point(line_));
       thin(m_.valid);
@@ -242,6 +150,9 @@ class Reader {
       m_.events.push_back(
           {line_.step(), line_.time(), kept_text(line_.text("event")), kept_text(line_.text("details"))});
       keep_newest(m_.events, kMostEvents);
+    } else if (kind == "setup") {
+      m_.setups.push_back(setup_point(line_));
+      keep_newest(m_.setups, kMostSetups);
     }
   }
 
@@ -291,10 +202,25 @@ std::optional<int> rank_of(const fs::path& path) {
   return good && rank >= 0 ? std::optional(rank) : std::nullopt;
 }
 
-double number_at(const nlohmann::json& json, const char* pointer) {
-  const nlohmann::json::json_pointer place(pointer);
+double number_at(const nlohmann::ordered_json& json, const std::string& pointer) {
+  const nlohmann::ordered_json::json_pointer place(pointer);
   return json.contains(place) && json.at(place).is_number() ? plausible_or_unknown(json.at(place).get<double>())
                                                             : kUnknown;
+}
+
+PreparedSide side_of(const nlohmann::ordered_json& json, const std::string& side) {
+  const auto at = [&](const char* place) { return number_at(json, side + place); };
+  return {.raw_lines = at("/raw/lines"),
+          .raw_bytes = at("/raw/bytes"),
+          .cleaned_lines = at("/cleaned/lines"),
+          .cleaned_bytes = at("/cleaned/bytes"),
+          .cleaned_words = at("/cleaned/words"),
+          .encoded_lines = at("/encoded/lines"),
+          .encoded_bytes = at("/encoded/bytes"),
+          .tokens = at("/encoded/tokens"),
+          .vocabulary = at("/vocabulary"),
+          .unknown_tokens = at("/unknown_tokens"),
+          .unknown_percent = at("/unknown_percent")};
 }
 
 std::string small_file(const fs::path& path) {
@@ -334,6 +260,10 @@ double RankMetrics::elapsed_seconds() const {
   return !valid.empty() && valid.back().elapsed_seconds > most ? valid.back().elapsed_seconds : most;
 }
 
+SetupPoint setup_of(const RankMetrics& metrics) {
+  return metrics.setups.empty() ? SetupPoint{} : metrics.setups.back();
+}
+
 RankMetrics read_rank(const fs::path& path, int rank) {
   RankMetrics metrics;
   metrics.rank = rank;
@@ -352,14 +282,28 @@ RankMetrics read_rank(const fs::path& path, int rank) {
 }
 
 std::optional<PreparedStats> read_stats(const fs::path& prepared) {
-  const nlohmann::json json = nlohmann::json::parse(small_file(prepared / "stats.json"), nullptr, false);
+  const nlohmann::ordered_json json =
+      nlohmann::ordered_json::parse(small_file(prepared / "stats.json"), nullptr, false);
   if (!json.is_object()) {
     return std::nullopt;
   }
-  return PreparedStats{.raw_pairs = number_at(json, "/pairs/raw"),
-                       .train_pairs = number_at(json, "/pairs/train"),
-                       .source_tokens = number_at(json, "/source/encoded/tokens"),
-                       .target_tokens = number_at(json, "/target/encoded/tokens")};
+  PreparedStats stats{.raw_pairs = number_at(json, "/pairs/raw"),
+                      .train_pairs = number_at(json, "/pairs/train"),
+                      .valid_pairs = number_at(json, "/valid_pairs"),
+                      .test_pairs = number_at(json, "/test_pairs"),
+                      .source_tokens = number_at(json, "/source/encoded/tokens"),
+                      .target_tokens = number_at(json, "/target/encoded/tokens"),
+                      .source = side_of(json, "/source"),
+                      .target = side_of(json, "/target")};
+  const nlohmann::ordered_json::json_pointer dropped("/pairs/dropped");
+  if (json.contains(dropped) && json.at(dropped).is_object()) {
+    for (const auto& [reason, count] : json.at(dropped).items()) {
+      if (count.is_number() && stats.dropped.size() < kMostReasons) {
+        stats.dropped.emplace_back(kept_text(reason), plausible(count.get<double>()));
+      }
+    }
+  }
+  return stats;
 }
 
 RunData read_run(const fs::path& path) {

@@ -4,67 +4,31 @@
 // Every file is hostile: torn, binary or nested lines are counted and left out, numbers out of range are not believed.
 // After a resume or rollback the records of later steps are superseded: a record of an earlier step and a later time
 // removes them, and the last record of a step wins. Memory is bounded however long the run: neighbouring train records
-// are merged into coarser ones whose sums stay exact, so a million records take about a megabyte.
+// are merged into coarser ones whose sums stay exact, so a million records take some megabytes. A probe record never
+// removes others: its thread may be a step behind.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "observe/run_points.h"
 
 namespace tandem {
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();  // not in the record, or measured as NaN
-
-// A stretch of steps, up to and with `step`. Sums are over the stretch.
-struct TrainPoint {
-  int64_t step = 0;
-  double time = 0;      // Unix seconds of its end
-  double steps = 0;     // steps in the stretch
-  double records = 1;   // train records in it
-  double unfinite = 0;  // of these, with a loss that is not finite
-  // Means over the steps of the stretch that have one.
-  double loss = kUnknown, nll = kUnknown, accuracy = kUnknown;
-  // At its end.
-  double learning_rate = kUnknown, gradient_norm = kUnknown, epoch = kUnknown, elapsed_seconds = kUnknown,
-         peak_memory_bytes = kUnknown;
-  // Sums.
-  double pairs = 0, source_tokens = 0, target_tokens = 0;
-  double compute_seconds = 0, data_seconds = 0, validation_seconds = 0, checkpoint_seconds = 0;
-  double skipped_steps = 0;
-
-  double step_seconds() const { return compute_seconds + data_seconds; }
-};
-
-struct ValidPoint {
-  int64_t step = 0;
-  double time = 0;
-  double nll = kUnknown, train_nll = kUnknown, accuracy = kUnknown;  // nats a target token
-  double bleu = kUnknown, chrf = kUnknown;                           // 0 to 100
-  double seconds = kUnknown, elapsed_seconds = kUnknown;
-};
-
-struct SamplePoint {
-  int64_t step = 0;
-  int64_t index = 0;
-  std::string source, reference, translation;
-};
-
-struct EventPoint {
-  int64_t step = 0;
-  double time = 0;
-  std::string event, details;
-};
-
-// One metrics file.
+// The metrics of one rank, all segments together.
 struct RankMetrics {
   int rank = 0;
+  std::vector<SetupPoint> setups;    // the newest, one a start
   std::vector<TrainPoint> train;     // rising steps
   std::vector<ValidPoint> valid;     // rising steps
   std::vector<SamplePoint> samples;  // the newest
   std::vector<EventPoint> events;    // the newest
+  std::vector<ProbePoint> probes;    // rising times
+  std::string gpu_name, gpu_uuid;    // as the probes say
   std::string bleu_signature;
 
   int64_t lines = 0;
@@ -79,9 +43,17 @@ struct RankMetrics {
 };
 
 // What `tandem prepare` counted.
+struct PreparedSide {
+  double raw_lines = kUnknown, raw_bytes = kUnknown;
+  double cleaned_lines = kUnknown, cleaned_bytes = kUnknown, cleaned_words = kUnknown;
+  double encoded_lines = kUnknown, encoded_bytes = kUnknown, tokens = kUnknown;
+  double vocabulary = kUnknown, unknown_tokens = kUnknown, unknown_percent = kUnknown;
+};
 struct PreparedStats {
-  double raw_pairs = kUnknown, train_pairs = kUnknown;
+  double raw_pairs = kUnknown, train_pairs = kUnknown, valid_pairs = kUnknown, test_pairs = kUnknown;
   double source_tokens = kUnknown, target_tokens = kUnknown;
+  std::vector<std::pair<std::string, double>> dropped{};  // pairs by reason, in the file's order
+  PreparedSide source{}, target{};
 };
 
 struct RunData {
@@ -92,6 +64,9 @@ struct RunData {
 
   const RankMetrics& main() const { return ranks.front(); }
 };
+
+// The newest setup record; an empty one where there is none.
+SetupPoint setup_of(const RankMetrics& metrics);
 
 // `path`: a run directory, or a single metrics file. Fails where neither is there.
 RunData read_run(const std::filesystem::path& path);

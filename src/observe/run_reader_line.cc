@@ -1,5 +1,6 @@
 #include "observe/run_reader_line.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -68,6 +69,10 @@ class Cursor {
 };
 
 }  // namespace
+
+bool MetricsLine::has(std::string_view name) const {
+  return std::any_of(fields_.begin(), fields_.end(), [&](const Field& field) { return field.name == name; });
+}
 
 double MetricsLine::number(std::string_view name, double otherwise) const {
   for (const Field& field : fields_) {

@@ -1,13 +1,14 @@
 // Labelled runs and the verdicts that they must get, each drawn with 200 seeds. The trend's decision leaves 2 % of
 // draws to chance by design, and the choice of a straight stretch about as much again: 184 of 200 must have the right
 // label, which 4 % of errors miss once in some hundred times. "unclear" is an answer that a plateau may get.
+#include "observe/verdicts/verdicts.h"
+
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 
 #include "made_run.h"
-#include "report/run_report.h"
 #include "observe/verdicts/how_long.h"
 #include "observe/verdicts/learning_rate.h"
 #include "observe/verdicts/nonfinite.h"
@@ -226,7 +227,7 @@ TEST(Verdicts, HowLongOfEndedSilentAndResumedRuns) {
 TEST(Verdicts, OneStepAndNothing) {
   RunData run;
   run.ranks.emplace_back();
-  for (const Verdict& v : make_report(run, {}, 0, 1).verdicts) {
+  for (const Verdict& v : all_verdicts(run, {}, {}, 0, 1)) {
     EXPECT_FALSE(v.answer.empty());
     EXPECT_EQ(v.confidence, Confidence::low) << v.key;
   }

@@ -1,0 +1,29 @@
+// From a line of metrics to a point, and from two neighbouring points to one.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "observe/run_points.h"
+#include "observe/run_reader_line.h"
+
+namespace tandem {
+
+// What is summed and not believable (below 0, beyond 1e15, not finite) counts as 0 or as unknown.
+double plausible(double value);
+double plausible_or_unknown(double value);
+
+// Cut to what a report shows, between two characters.
+std::string kept_text(std::string_view text);
+
+// `previous`: the step of the train record before this one.
+TrainPoint train_point(const MetricsLine& line, int64_t previous);
+ValidPoint valid_point(const MetricsLine& line);
+SetupPoint setup_point(const MetricsLine& line);
+ProbePoint probe_point(const MetricsLine& line);
+
+// Sums added, means weighted by steps (by seconds), the rest as in `second`.
+TrainPoint merged(const TrainPoint& first, const TrainPoint& second);
+ProbePoint merged(const ProbePoint& first, const ProbePoint& second);
+
+}  // namespace tandem
