@@ -46,6 +46,7 @@ __device__ void update_element(float& weight, float& m, float& v, float gradient
 
 template <bool kVector>
 __global__ void __launch_bounds__(kFlatThreads, kFlatBlocks) adam_kernel(const Arguments a) {
+  await_previous();
   if (a.update->finite == 0) {
     return;
   }
@@ -91,8 +92,7 @@ void CudaBackend::adam(const View& masters, const View& m, const View& v, const 
   const bool vectors = vectors_of_4(masters) && vectors_of_4(m) && vectors_of_4(v) && vectors_of_4(gradients) &&
                        (!copy || vectors_of_4(compute));
   const auto kernel = vectors ? adam_kernel<true> : adam_kernel<false>;
-  kernel<<<flat_blocks(masters.size(), processors_), kFlatThreads, 0, stream_>>>(arguments);
-  check_launch("adam");
+  launch("adam", kernel, {flat_blocks(masters.size(), processors_), kFlatThreads, 0, stream_}, arguments);
 }
 
 }  // namespace tandem

@@ -119,6 +119,7 @@ __device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries
 
 template <int kWidth, bool kDropout>
 __global__ void __launch_bounds__(kThreads) attention_kernel(const ForwardArguments a) {
+  await_previous();
   constexpr int kSize = kTile * kPitch<kWidth>;
   static_assert(kTile == kKeyStep);
   __shared__ alignas(16) Bf16 q[kSize], k[2][kSize], v[2][kSize];
@@ -203,9 +204,8 @@ void CudaBackend::attention(const View& out, const View& log_sums, const View& q
   arguments.shape.vectors &= vectors_of_8(out) && vectors_of_8(q) && vectors_of_8(k) && vectors_of_8(v);
   const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * shape.heads);
   for_width(arguments.shape.width, arguments.shape.dropout.on(), [&]<int kWidth, bool kDropout>() {
-    attention_kernel<kWidth, kDropout><<<blocks, kThreads, 0, stream_>>>(arguments);
+    launch("attention", attention_kernel<kWidth, kDropout>, {blocks, kThreads, 0, stream_}, arguments);
   });
-  check_launch("attention");
 }
 
 }  // namespace tandem

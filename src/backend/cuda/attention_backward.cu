@@ -138,6 +138,7 @@ __device__ void clear(const BackwardArguments& a, const Sentence& s, int tiles, 
 template <int kWidth, bool kDropout>
 __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
     attention_backward_kernel(const __grid_constant__ BackwardArguments a) {
+  await_previous();
   extern __shared__ uint4 memory[];
   auto& shared = *reinterpret_cast<Shared<kWidth>*>(memory);
   const int head = static_cast<int>(blockIdx.x % a.shape.heads);
@@ -217,9 +218,8 @@ void CudaBackend::attention_backward(const View& dq, const View& dk, const View&
     const auto kernel = attention_backward_kernel<kWidth, kDropout>;
     constexpr int kBytes = sizeof(Shared<kWidth>);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention_backward");
-    kernel<<<blocks, kThreads, kBytes, stream_>>>(arguments);
+    launch("attention_backward", kernel, {blocks, kThreads, kBytes, stream_}, arguments);
   });
-  check_launch("attention_backward");
 }
 
 }  // namespace tandem

@@ -117,6 +117,7 @@ __device__ void attend(Running& running, const float (&query)[8], const CachedAr
 
 template <int kWidth, bool kVector>
 __global__ void __launch_bounds__(kThreads) attention_cached_kernel(const CachedArguments a) {
+  cuda::await_previous();
   constexpr int kLanes = kWidth / 8;
   constexpr int kGroups = kWarp / kLanes;
   constexpr int kAtOnce = 4;
@@ -193,20 +194,19 @@ void CudaBackend::attention_cached(const View& out, const View& q, const CachedK
   const bool vectors = width % 8 == 0 && cuda::vectors_of_8(out) && cuda::vectors_of_8(q) &&
                        cuda::vectors_of_8(cache.keys) && cuda::vectors_of_8(cache.values);
   const auto blocks = static_cast<unsigned>(cuda::divide_up(q.rows * heads * kWarp, kThreads));
-  const auto launch = [&]<int kWidth>() {
+  const auto with = [&]<int kWidth>() {
     const auto kernel = vectors ? attention_cached_kernel<kWidth, true> : attention_cached_kernel<kWidth, false>;
-    kernel<<<blocks, kThreads, 0, stream_>>>(arguments);
+    cuda::launch("attention_cached", kernel, {blocks, kThreads, 0, stream_}, arguments);
   };
   if (width <= 16) {
-    launch.operator()<16>();
+    with.operator()<16>();
   } else if (width <= 32) {
-    launch.operator()<32>();
+    with.operator()<32>();
   } else if (width <= 64) {
-    launch.operator()<64>();
+    with.operator()<64>();
   } else {
-    launch.operator()<128>();
+    with.operator()<128>();
   }
-  check_launch("attention_cached");
 }
 
 }  // namespace tandem

@@ -17,7 +17,4 @@ inline void check(cublasStatus_t status, const char* what) {
   require(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt failed at {}: {}", what, cublasLtGetStatusString(status));
 }
 
-// After a launch: its configuration was accepted. What goes wrong inside it shows at the next wait.
-inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
-
 }  // namespace tandem

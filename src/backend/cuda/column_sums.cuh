@@ -32,6 +32,7 @@ __device__ inline void write_block_sums(float* partial, const float (&sums)[8], 
 
 // sums[col] += partial[0][col] + partial[1][col] + ... Blocks of 32 columns.
 static __global__ void add_parts_kernel(float* sums, const float* partial, int parts, int64_t cols) {
+  await_previous();
   __shared__ float shared[kSumWarps][kWarp];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t col = int64_t{blockIdx.x} * kWarp + lane;
@@ -55,9 +56,9 @@ static __global__ void add_parts_kernel(float* sums, const float* partial, int p
 }
 
 inline void add_parts(const View& sums, const float* partial, int64_t parts, cudaStream_t stream) {
-  add_parts_kernel<<<static_cast<unsigned>(divide_up(sums.cols, kWarp)), kSumThreads, 0, stream>>>(
-      data<float>(sums), partial, static_cast<int>(parts), sums.cols);
-  check_launch("add_parts_kernel");
+  const auto blocks = static_cast<unsigned>(divide_up(sums.cols, kWarp));
+  launch("add_parts_kernel", add_parts_kernel, {blocks, kSumThreads, 0, stream}, data<float>(sums), partial,
+         static_cast<int>(parts), sums.cols);
 }
 
 }  // namespace tandem::cuda

@@ -34,6 +34,7 @@ __device__ void add_loss(LossTotals& totals, const Arguments& a, float most, flo
 // A block takes the rows blockIdx.x, blockIdx.x + gridDim.x, ... and writes the sums over them to parts[blockIdx.x].
 template <class Row>
 __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) cross_entropy_kernel(LossTotals* parts, Arguments a) {
+  await_previous();
   // Each is written again only after the barrier of the other, behind which nobody reads it any more.
   __shared__ float shared_most[kWarp];
   __shared__ float3 shared_sums[kWarp];
@@ -90,6 +91,7 @@ __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) cross_entropy_ker
 
 // One warp.
 __global__ void add_totals_kernel(LossTotals* totals, const LossTotals* parts, int count) {
+  await_previous();
   LossTotals sum;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kWarp) {
     const LossTotals part = parts[i];
@@ -131,10 +133,8 @@ void CudaBackend::cross_entropy(LossTotals* totals, const View& logits, const Vi
     LossTotals* parts = scratch<LossTotals>(blocks);
     check(cudaFuncSetAttribute(cross_entropy_kernel<Row>, cudaFuncAttributeMaxDynamicSharedMemorySize, Row::kRoom),
           "asking for shared memory");
-    cross_entropy_kernel<Row><<<blocks, Row::kThreads, Row::kRoom, stream_>>>(parts, arguments);
-    check_launch("cross_entropy");
-    add_totals_kernel<<<1, kWarp, 0, stream_>>>(totals, parts, blocks);
-    check_launch("add_totals");
+    launch("cross_entropy", cross_entropy_kernel<Row>, {blocks, Row::kThreads, Row::kRoom, stream_}, parts, arguments);
+    launch("add_totals", add_totals_kernel, {1, kWarp, 0, stream_}, totals, parts, blocks);
   });
 }
 

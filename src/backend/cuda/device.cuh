@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "backend/cuda/check.h"
+#include "backend/cuda/launch.cuh"
 #include "tensor/view.h"
 
 namespace tandem::cuda {

@@ -23,6 +23,7 @@ struct Arguments {
 // A warp a row.
 template <bool kVector>
 __global__ void __launch_bounds__(kThreads) embed_kernel(const Arguments a) {
+  await_previous();
   const int64_t row = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / kWarp;
   if (row >= a.rows) {
     return;
@@ -73,8 +74,7 @@ void CudaBackend::embed(const View& x, const View& tokens, const View& position,
   const bool vectors = vectors_of_8(x) && vectors_of_8(table) && aligned_16(positions) && positions.stride % 4 == 0;
   const auto kernel = vectors ? embed_kernel<true> : embed_kernel<false>;
   const auto blocks = static_cast<unsigned>(divide_up(x.rows * kWarp, kThreads));
-  kernel<<<blocks, kThreads, 0, stream_>>>(arguments);
-  check_launch("embed");
+  launch("embed", kernel, {blocks, kThreads, 0, stream_}, arguments);
 }
 
 }  // namespace tandem

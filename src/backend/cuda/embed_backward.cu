@@ -169,6 +169,7 @@ __device__ Work work_of(const Arguments& a, int warp) {
 
 template <bool kVector>
 __global__ void __launch_bounds__(kThreads, kVector ? 3 : 2) embed_backward_kernel(const Arguments a) {
+  await_previous();
   const Work work = work_of(a, static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp);
   if (work.to == nullptr) {
     return;
@@ -186,6 +187,7 @@ __global__ void __launch_bounds__(kThreads, kVector ? 3 : 2) embed_backward_kern
 // A warp a piece: adds up the parts of the run with many rows that begins in it, if there is one.
 template <bool kVector>
 __global__ void __launch_bounds__(kThreads, 2) add_parts_kernel(const Arguments a) {
+  await_previous();
   const int piece = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
   if (piece >= a.pieces) {
     return;
@@ -239,11 +241,11 @@ void CudaBackend::embed_backward(const View& dtable, const View& dx, const Token
   const bool vectors = vectors_of_8(dx) && aligned_16(dtable) && dtable.stride % 4 == 0;
   const auto columns = static_cast<unsigned>(divide_up(dx.cols, kColumns));
   const dim3 blocks(static_cast<unsigned>(divide_up(2 * pieces + order.ids.cols, kWarps)), columns);
-  (vectors ? embed_backward_kernel<true> : embed_backward_kernel<false>)<<<blocks, kThreads, 0, stream_>>>(arguments);
-  check_launch("embed_backward");
+  launch("embed_backward", vectors ? embed_backward_kernel<true> : embed_backward_kernel<false>,
+         {blocks, kThreads, 0, stream_}, arguments);
   const dim3 few(static_cast<unsigned>(divide_up(pieces, kWarps)), columns);
-  (vectors ? add_parts_kernel<true> : add_parts_kernel<false>)<<<few, kThreads, 0, stream_>>>(arguments);
-  check_launch("add_parts");
+  launch("add_parts", vectors ? add_parts_kernel<true> : add_parts_kernel<false>, {few, kThreads, 0, stream_},
+         arguments);
 }
 
 }  // namespace tandem

@@ -187,6 +187,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     publish_barriers();
   }
   sync_cluster();
+  await_previous();
   const int thread = static_cast<int>(threadIdx.x) % kGroupThreads, lane = thread % kWarp;
   if (group < kGroups) {
     raise_registers<184>();
@@ -207,8 +208,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <class Epilogue>
-void launch(const View& result, const View& a, const View& w, const Epilogue& epilogue, int processors,
-            cudaStream_t stream) {
+void run_product(const View& result, const View& a, const View& w, const Epilogue& epilogue, int processors,
+                 cudaStream_t stream) {
   const auto kernel = fused_product_kernel<Epilogue>;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
         "asking for shared memory");
@@ -216,20 +217,11 @@ void launch(const View& result, const View& a, const View& w, const Epilogue& ep
   shape.column_tiles = static_cast<int>(divide_up(result.cols, kTileCols));
   shape.tiles = static_cast<int>(divide_up(result.rows, kCluster * kTileRows)) * shape.column_tiles;
   shape.steps = static_cast<int>(a.cols / kDepth);
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {kCluster, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(std::min(shape.tiles, processors / kCluster) * kCluster);
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = kSharedBytes;
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
   const CUtensorMap map_a = map_of(a, kTileRows);
   const CUtensorMap map_b = map_of(w, Epilogue::kTransposedB ? kDepth : kTileCols / kCluster);
-  check(cudaLaunchKernelEx(&config, kernel, map_a, map_b, epilogue, shape), "fused_product_kernel");
-  check_launch("fused_product_kernel");
+  const int clusters = std::min(shape.tiles, processors / kCluster);
+  launch("fused_product_kernel", kernel, {clusters * kCluster, kThreads, kSharedBytes, stream, kCluster}, map_a, map_b,
+         epilogue, shape);
 }
 
 }  // namespace
@@ -245,30 +237,30 @@ bool fused_product_possible(const View& result, const View& a, const View& w, co
 
 void fused_forward(const View& y, const View& x, const View& w, const View& bias, const View& gate,
                    const DropoutArguments& dropout, int processors, cudaStream_t stream) {
-  launch(y, x, w,
-         DropoutEpilogue{.y = data<Bf16>(y),
-                         .gate = data<uint8_t>(gate),
-                         .bias = data<Bf16>(bias),
-                         .y_stride = y.stride,
-                         .gate_stride = gate.stride * 4,
-                         .rows = static_cast<int>(y.rows),
-                         .cols = static_cast<int>(y.cols),
-                         .dropout = dropout},
-         processors, stream);
+  run_product(y, x, w,
+              DropoutEpilogue{.y = data<Bf16>(y),
+                              .gate = data<uint8_t>(gate),
+                              .bias = data<Bf16>(bias),
+                              .y_stride = y.stride,
+                              .gate_stride = gate.stride * 4,
+                              .rows = static_cast<int>(y.rows),
+                              .cols = static_cast<int>(y.cols),
+                              .dropout = dropout},
+              processors, stream);
 }
 
 void fused_backward(const View& dx, const View& dy, const View& w, const View& gate, float scale, float* partial,
                     int processors, cudaStream_t stream) {
-  launch(dx, dy, w,
-         GateEpilogue{.dx = data<Bf16>(dx),
-                      .gate = data<uint8_t>(gate),
-                      .partial = partial,
-                      .dx_stride = dx.stride,
-                      .gate_stride = gate.stride * 4,
-                      .rows = static_cast<int>(dx.rows),
-                      .cols = static_cast<int>(dx.cols),
-                      .scale = scale},
-         processors, stream);
+  run_product(dx, dy, w,
+              GateEpilogue{.dx = data<Bf16>(dx),
+                           .gate = data<uint8_t>(gate),
+                           .partial = partial,
+                           .dx_stride = dx.stride,
+                           .gate_stride = gate.stride * 4,
+                           .rows = static_cast<int>(dx.rows),
+                           .cols = static_cast<int>(dx.cols),
+                           .scale = scale},
+              processors, stream);
 }
 
 int64_t fused_parts(int64_t rows) { return divide_up(rows, kCluster * kTileRows) * kCluster * kGroups; }

@@ -11,6 +11,7 @@ using namespace cuda;
 template <bool kVector>
 __global__ void __launch_bounds__(kFlatThreads, kFlatBlocks)
     sum_of_squares_kernel(double* parts, const float* gradients, int64_t n) {
+  await_previous();
   constexpr int kTogether = 4;  // loads in flight
   __shared__ double shared[kFlatThreads / kWarp];
   double sums[4] = {};
@@ -38,6 +39,7 @@ __global__ void __launch_bounds__(kFlatThreads, kFlatBlocks)
 // One block.
 __global__ void __launch_bounds__(kFlatThreads)
     write_update_kernel(UpdateState* update, const double* parts, int count, UpdateSettings settings) {
+  await_previous();
   __shared__ double shared[kFlatThreads / kWarp];
   double sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kFlatThreads) {
@@ -72,11 +74,9 @@ void CudaBackend::gradient_norm(UpdateState* update, const View& gradients, cons
   double* parts = scratch<double>(blocks);
   if (n > 0) {
     const auto kernel = vectors_of_4(gradients) ? sum_of_squares_kernel<true> : sum_of_squares_kernel<false>;
-    kernel<<<blocks, kFlatThreads, 0, stream_>>>(parts, data<const float>(gradients), n);
-    check_launch("sum_of_squares");
+    launch("sum_of_squares", kernel, {blocks, kFlatThreads, 0, stream_}, parts, data<const float>(gradients), n);
   }
-  write_update_kernel<<<1, kFlatThreads, 0, stream_>>>(update, parts, blocks, settings);
-  check_launch("write_update");
+  launch("write_update", write_update_kernel, {1, kFlatThreads, 0, stream_}, update, parts, blocks, settings);
 }
 
 }  // namespace tandem

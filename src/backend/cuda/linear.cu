@@ -37,6 +37,7 @@ __device__ uint8_t bits_of(const float (&values)[8]) {
 // y = dropout(activation(x)), and the gate. Grid: (column blocks, row blocks).
 template <Activation kActivation, bool kVector>
 __global__ void __launch_bounds__(kWarps* kWarp) activate_kernel(const ActivateArguments a) {
+  await_previous();
   const DropoutMask mask(a.dropout);
   const int64_t col = int64_t{blockIdx.x} * kColumns + threadIdx.x % kWarp * 8;
   const int64_t first = int64_t{blockIdx.y} * kWarps * kRowsOfWarp + threadIdx.x / kWarp;
@@ -86,9 +87,8 @@ void launch_activate(Activation activation, const View& y, const View& x, const 
                   static_cast<unsigned>(divide_up(y.rows, kWarps * kRowsOfWarp)));
   with_activation(activation, [&]<Activation kActivation>() {
     const auto kernel = vectors ? activate_kernel<kActivation, true> : activate_kernel<kActivation, false>;
-    kernel<<<grid, kWarps * kWarp, 0, stream>>>(arguments);
+    launch("activate_kernel", kernel, {grid, kWarps * kWarp, 0, stream}, arguments);
   });
-  check_launch("activate_kernel");
 }
 
 GemmEpilogue gemm_epilogue(bool bias, bool relu) {

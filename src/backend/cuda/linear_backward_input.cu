@@ -59,6 +59,7 @@ __device__ void mask_gradient(float (&gradient)[8], const MaskArguments& a, cons
 // dx *= activation' * dropout mask; partial[part] = the columns' sums of the part's rows. Grid: (column blocks, parts).
 template <Activation kActivation, bool kVector>
 __global__ void __launch_bounds__(kSumThreads) mask_gradient_kernel(const MaskArguments a) {
+  await_previous();
   const DropoutMask mask(a.dropout);
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t first_col = int64_t{blockIdx.x} * kSumColumns, col = first_col + lane * 8;
@@ -126,9 +127,8 @@ void CudaBackend::linear_backward_input(const View& dx, const View& dy, const Vi
   const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
   with_activation(epilogue.activation, [&]<Activation kActivation>() {
     const auto kernel = vectors ? mask_gradient_kernel<kActivation, true> : mask_gradient_kernel<kActivation, false>;
-    kernel<<<grid, kSumThreads, 0, stream_>>>(arguments);
+    launch("mask_gradient_kernel", kernel, {grid, kSumThreads, 0, stream_}, arguments);
   });
-  check_launch("mask_gradient_kernel");
   if (sums) {
     add_parts(epilogue.column_sums, partial, parts, stream_);
   }

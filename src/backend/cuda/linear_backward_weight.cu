@@ -11,6 +11,7 @@ using namespace cuda;
 template <bool kVector>
 __global__ void __launch_bounds__(kSumThreads)
     column_sums_kernel(float* partial, const Bf16* dy, int64_t stride, int64_t rows, int64_t cols) {
+  await_previous();
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t first_col = int64_t{blockIdx.x} * kSumColumns, col = first_col + lane * 8;
   const int64_t rows_of_part = (rows + gridDim.y - 1) / gridDim.y;
@@ -43,8 +44,8 @@ void CudaBackend::linear_backward_weight(const View& dw, const View& dbias, cons
     float* partial = scratch<float>(parts * dy.cols);
     const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
     const auto kernel = vectors_of_8(dy) ? column_sums_kernel<true> : column_sums_kernel<false>;
-    kernel<<<grid, kSumThreads, 0, stream_>>>(partial, data<Bf16>(dy), dy.stride, dy.rows, dy.cols);
-    check_launch("column_sums_kernel");
+    launch("column_sums_kernel", kernel, {grid, kSumThreads, 0, stream_}, partial, data<Bf16>(dy), dy.stride, dy.rows,
+           dy.cols);
     add_parts(dbias, partial, parts, stream_);
   }
   gemm_->run({.c = dw, .a = dy, .b = x, .transpose_a = true, .beta = 1});

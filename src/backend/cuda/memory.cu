@@ -19,6 +19,7 @@ __device__ void narrow(Bf16& to, float value) { to = __float2bfloat16_rn(value);
 template <class To, class From>
 __global__ void convert_kernel(To* to, int64_t to_stride, const From* from, int64_t from_stride, int64_t rows,
                                int64_t cols) {
+  await_previous();
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows * cols;
        i += int64_t{gridDim.x} * blockDim.x) {
     narrow(to[i / cols * to_stride + i % cols], widen(from[i / cols * from_stride + i % cols]));
@@ -29,9 +30,8 @@ template <class To, class From>
 void convert(const View& to, const View& from, cudaStream_t stream) {
   constexpr int kThreads = 256;
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(divide_up(to.size(), kThreads), 1 << 16));
-  convert_kernel<<<blocks, kThreads, 0, stream>>>(data<To>(to), to.stride, data<From>(from), from.stride, to.rows,
-                                                  to.cols);
-  check_launch("convert_kernel");
+  launch("convert_kernel", convert_kernel<To, From>, {blocks, kThreads, 0, stream}, data<To>(to), to.stride,
+         data<From>(from), from.stride, to.rows, to.cols);
 }
 
 }  // namespace

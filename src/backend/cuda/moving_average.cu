@@ -10,6 +10,7 @@ using namespace cuda;
 template <bool kVector>
 __global__ void __launch_bounds__(kFlatThreads, kFlatBlocks)
     moving_average_kernel(float* average, const float* masters, int64_t n, const UpdateState* update) {
+  await_previous();
   if (update->finite == 0) {
     return;
   }
@@ -36,9 +37,8 @@ void CudaBackend::moving_average(const View& average, const View& masters, const
   }
   const bool vectors = vectors_of_4(average) && vectors_of_4(masters);
   const auto kernel = vectors ? moving_average_kernel<true> : moving_average_kernel<false>;
-  kernel<<<flat_blocks(n, processors_), kFlatThreads, 0, stream_>>>(data<float>(average), data<const float>(masters), n,
-                                                                    update);
-  check_launch("moving_average");
+  launch("moving_average", kernel, {flat_blocks(n, processors_), kFlatThreads, 0, stream_}, data<float>(average),
+         data<const float>(masters), n, update);
 }
 
 }  // namespace tandem

@@ -61,6 +61,7 @@ __device__ void add_branch(Bf16x8 (&x)[Row::kVectors], const Arguments& a, int64
 
 template <class Row>
 __global__ void __launch_bounds__(Row::kBlock, kResident<Row>) residual_norm_kernel(const Arguments a) {
+  await_previous();
   __shared__ float shared[2][Row::kBlock / kWarp];
   const int64_t row = Row::first_row();
   if (row >= a.rows) {
@@ -137,8 +138,7 @@ void CudaBackend::residual_norm(const View& sum, const View& normed, const View&
                        aligned_16(gamma) && aligned_16(beta);
   with_norm_row(normed.cols, vectors, [&]<class Row>() {
     const auto blocks = static_cast<unsigned>(divide_up(normed.rows, Row::kRowsPerBlock));
-    residual_norm_kernel<Row><<<blocks, Row::kBlock, 0, stream_>>>(arguments);
-    check_launch("residual_norm");
+    launch("residual_norm", residual_norm_kernel<Row>, {blocks, Row::kBlock, 0, stream_}, arguments);
   });
 }
 

@@ -140,6 +140,7 @@ __device__ void write(const Arguments& a, int64_t row, const DropoutMask& mask, 
 template <class Row>
 __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
     residual_norm_backward_kernel(float* parts, const Arguments a) {
+  await_previous();
   constexpr int kVectors = Row::kVectors;
   // Two in turn: a row's threads write one again only behind the barrier of the other.
   __shared__ float2 shared[2][Row::kBlock / kWarp];
@@ -200,6 +201,7 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
 
 // dgamma, dbeta += the sums over `count` parts of [2, cols]. A block of 32 x 32 threads has 32 of the 2 cols columns.
 __global__ void add_parts_kernel(float* dgamma, float* dbeta, const float* parts, int count, int cols) {
+  await_previous();
   __shared__ float sums[kWarp][kWarp + 1];
   const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
   const int first = static_cast<int>(blockIdx.x) * kWarp;
@@ -255,12 +257,11 @@ void CudaBackend::residual_norm_backward(const View& dresidual, const View& dbra
     const int blocks = static_cast<int>(std::min<int64_t>(wanted, int64_t{processors_} * kResident<Row>));
     const int cols = static_cast<int>(dnormed.cols);
     float* parts = scratch<float>(int64_t{blocks} * 2 * cols);
-    residual_norm_backward_kernel<Row><<<blocks, Row::kBlock, 0, stream_>>>(parts, arguments);
-    check_launch("residual_norm_backward");
+    launch("residual_norm_backward", residual_norm_backward_kernel<Row>, {blocks, Row::kBlock, 0, stream_}, parts,
+           arguments);
     const auto groups = static_cast<unsigned>(divide_up(2 * cols, kWarp));
-    add_parts_kernel<<<groups, dim3(kWarp, kWarp), 0, stream_>>>(data<float>(dgamma), data<float>(dbeta), parts, blocks,
-                                                                 cols);
-    check_launch("add_parts");
+    launch("add_parts", add_parts_kernel, {groups, dim3(kWarp, kWarp), 0, stream_}, data<float>(dgamma),
+           data<float>(dbeta), parts, blocks, cols);
   });
 }
 

@@ -56,6 +56,7 @@ struct Arguments {
 // when its own best has been taken.
 template <class Row>
 __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) top_log_probabilities_kernel(const Arguments a) {
+  await_previous();
   constexpr int kWarps = Row::kThreads / kWarp;
   __shared__ float shared_most[kWarp];
   __shared__ float3 shared_sums[kWarp];
@@ -102,8 +103,8 @@ void CudaBackend::top_log_probabilities(const View& values, const View& ids, con
                             values.stride,       ids.stride,         logits.stride,
                             logits.cols,         static_cast<int>(k)};
   with_row_type(logits, [&]<class Row>() {
-    top_log_probabilities_kernel<Row><<<static_cast<unsigned>(logits.rows), Row::kThreads, 0, stream_>>>(arguments);
-    check_launch("top_log_probabilities");
+    launch("top_log_probabilities", top_log_probabilities_kernel<Row>,
+           {static_cast<unsigned>(logits.rows), Row::kThreads, 0, stream_}, arguments);
   });
 }
 

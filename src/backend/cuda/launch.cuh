@@ -1,0 +1,57 @@
+// Launches that overlap the end of the kernel before: on Hopper a kernel's blocks may be in place, and what they do
+// before await_previous done, when the last blocks of the one before are still at work (programmatic dependent launch).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <type_traits>
+
+#include "backend/cuda/check.h"
+
+namespace tandem::cuda {
+
+// At the head of every kernel, in all of its threads, before anything is read from or written to device memory: until
+// all that was given before this kernel is done and its results are visible. Before that, it lets the next kernel come.
+__device__ inline void await_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Where a launch runs and how large it is.
+struct Launch {
+  dim3 blocks, threads;
+  size_t shared = 0;  // bytes of dynamic shared memory
+  cudaStream_t stream = nullptr;
+  unsigned cluster = 1;  // blocks; more than one only on Hopper and later
+};
+
+// For kernels that begin with await_previous. A launch that is not accepted fails with `name`; what goes wrong inside
+// it shows at the next wait.
+template <class... Parameters>
+void launch(const char* name, void (*kernel)(Parameters...), const Launch& size,
+            const std::type_identity_t<Parameters>&... arguments) {
+  cudaFuncAttributes compiled{};
+  check(cudaFuncGetAttributes(&compiled, kernel), name);
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (compiled.ptxVersion >= 90) {  // otherwise await_previous does not wait
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (size.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {size.cluster, 1, 1};
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = size.blocks;
+  config.blockDim = size.threads;
+  config.dynamicSmemBytes = size.shared;
+  config.stream = size.stream;
+  config.attrs = attributes;
+  config.numAttrs = count;
+  check(cudaLaunchKernelEx(&config, kernel, arguments...), name);
+}
+
+}  // namespace tandem::cuda
