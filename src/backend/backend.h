@@ -151,6 +151,8 @@ class Backend {
 
   // ---- order. Ops run in the order in which they are given; a device may still be at it when the call has returned.
   virtual void wait() = 0;  // until all that was given is done; fails with what went wrong in it
+  // *time becomes the moment at which the ops given so far are done: nanoseconds of the device's own clock.
+  virtual void stamp(uint64_t* time) = 0;
   // `body` gives ops, and neither allocates, uploads nor downloads. It is run once to record, not to compute.
   virtual std::unique_ptr<Recording> record(std::function<void()> body) = 0;
   virtual std::unique_ptr<Feed> make_feed(size_t bytes) = 0;
@@ -184,6 +186,9 @@ class Backend {
   virtual void embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
                               const Dropout& dropout) = 0;
 
+  // table[ids[i]] += rows[i]; ids i32 [1, n] are distinct, -1 = leave this row out. table M [V, d], rows M [n, d].
+  virtual void add_rows(const View& table, const View& ids, const View& rows) = 0;
+
   // ---- residual + dropout + layer norm (epsilon 1e-6) in one pass
   // sum = residual + dropout(branch); normed = (sum - mean) * rstd * gamma + beta.
   // branch may be empty (then sum = residual); sum may be empty where nobody needs it again and it is not `residual`.
@@ -215,6 +220,10 @@ class Backend {
   // ---- optimizer, on flat buffers [1, n] in M
   // Writes all of *update; counts the update where the norm is finite.
   virtual void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) = 0;
+  // The same in two parts, for gradients that lie in pieces or on several ranks: sum [1, 1] in f64 = the sum of squares
+  // of x; then *update from sums f64 [1, n], added in their order.
+  virtual void sum_of_squares(const View& sum, const View& x) = 0;
+  virtual void prepare_update(UpdateState* update, const View& sums, const UpdateSettings& settings) = 0;
   // Adam as in PyTorch. `compute` is the bf16 copy to refresh, or empty. Does nothing where !update->finite.
   virtual void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
                     const AdamSettings& settings, const StepState* state, const UpdateState* update) = 0;

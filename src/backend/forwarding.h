@@ -16,6 +16,7 @@ class ForwardingBackend : public Backend {
   int64_t decode_sentences() const override { return inner_.decode_sentences(); }
   MemorySizes memory_sizes() const override { return inner_.memory_sizes(); }
   void wait() override { inner_.wait(); }
+  void stamp(uint64_t* time) override { inner_.stamp(time); }
   std::unique_ptr<Recording> record(std::function<void()> body) override { return inner_.record(std::move(body)); }
   std::unique_ptr<Feed> make_feed(size_t bytes) override { return inner_.make_feed(bytes); }
   std::unique_ptr<Outbox> make_outbox(size_t bytes) override { return inner_.make_outbox(bytes); }
@@ -48,6 +49,7 @@ class ForwardingBackend : public Backend {
                       const Dropout& dropout) override {
     inner_.embed_backward(dtable, dx, order, scale, dropout);
   }
+  void add_rows(const View& table, const View& ids, const View& rows) override { inner_.add_rows(table, ids, rows); }
   void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
                      const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override {
     inner_.residual_norm(sum, normed, statistics, residual, branch, gamma, beta, dropout);
@@ -72,6 +74,10 @@ class ForwardingBackend : public Backend {
   }
   void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override {
     inner_.gradient_norm(update, gradients, settings);
+  }
+  void sum_of_squares(const View& sum, const View& x) override { inner_.sum_of_squares(sum, x); }
+  void prepare_update(UpdateState* update, const View& sums, const UpdateSettings& settings) override {
+    inner_.prepare_update(update, sums, settings);
   }
   void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
             const AdamSettings& settings, const StepState* state, const UpdateState* update) override {

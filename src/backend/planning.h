@@ -19,6 +19,7 @@ class PlanningBackend final : public Backend {
   MemorySizes memory_sizes() const override { return model_.memory_sizes(); }
 
   void wait() override {}
+  void stamp(uint64_t*) override {}
   std::unique_ptr<Recording> record(std::function<void()>) override { return nullptr; }
   std::unique_ptr<Feed> make_feed(size_t) override { return nullptr; }
   std::unique_ptr<Outbox> make_outbox(size_t) override { return nullptr; }
@@ -36,6 +37,7 @@ class PlanningBackend final : public Backend {
   void linear_backward_weight(const View&, const View&, const View&, const View&) override {}
   void embed(const View&, const View&, const View&, const View&, const View&, float, const Dropout&) override {}
   void embed_backward(const View&, const View&, const TokenOrder&, float, const Dropout&) override {}
+  void add_rows(const View&, const View&, const View&) override {}
   void residual_norm(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
                      const Dropout&) override {}
   void residual_norm_backward(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
@@ -45,6 +47,8 @@ class PlanningBackend final : public Backend {
                           const View&, const View&, const AttentionShape&) override {}
   void cross_entropy(LossTotals*, const View&, const View&, float, const StepState*) override {}
   void gradient_norm(UpdateState*, const View&, const UpdateSettings&) override {}
+  void sum_of_squares(const View&, const View&) override {}
+  void prepare_update(UpdateState*, const View&, const UpdateSettings&) override {}
   void adam(const View&, const View&, const View&, const View&, const View&, const AdamSettings&, const StepState*,
             const UpdateState*) override {}
   void moving_average(const View&, const View&, const UpdateState*) override {}

@@ -222,7 +222,35 @@ TrainStep Batcher::next() {
     sort_by_token(round.source);
     sort_by_token(round.target);
   }
+  if (workers_ > 1) {
+    number_rows(step, planned);
+  }
   return step;
+}
+
+void Batcher::number_rows(TrainStep& step, const std::vector<Planned>& planned) const {
+  for (const Side side : {Side::source, Side::target}) {
+    std::vector<int32_t> all{side == Side::source ? kEos : kBos};
+    for (const Planned& pair : planned) {
+      corpus_.append(side, pair.pair, all);
+    }
+    std::vector<int32_t> place(static_cast<size_t>(*std::max_element(all.begin(), all.end())) + 1, -1);
+    for (const int32_t id : all) {
+      place[static_cast<size_t>(id)] = 0;
+    }
+    std::vector<int32_t>& ids = side == Side::source ? step.source_ids : step.target_ids;
+    for (size_t id = 0; id < place.size(); ++id) {
+      if (place[id] == 0) {
+        place[id] = static_cast<int32_t>(ids.size());
+        ids.push_back(static_cast<int32_t>(id));
+      }
+    }
+    for (HostBatch& round : step.rounds) {
+      for (int32_t& id : (side == Side::source ? round.source : round.target).order_ids) {
+        id = place[static_cast<size_t>(id)];
+      }
+    }
+  }
 }
 
 HostBatch pack(const std::vector<std::vector<int32_t>>& source, const std::vector<std::vector<int32_t>>& target) {

@@ -54,6 +54,9 @@ struct HostBatch {
 struct TrainStep {
   std::vector<HostBatch> rounds;  // this worker's part
   // Of the whole step, over all workers:
+  // With several workers, the distinct ids of each side's tokens, rising; the rounds' order_ids are then places in
+  // these, so that what is added up over the workers is one row for each id that occurs.
+  std::vector<int32_t> source_ids, target_ids;
   int64_t pairs = 0;
   int64_t source_tokens = 0;
   int64_t target_tokens = 0;
@@ -86,6 +89,7 @@ class Batcher {
   Planned at(int64_t index) const;
   bool fits(const HostBatch& round, const Planned& pair) const;
   void add(HostBatch& round, int32_t pair) const;
+  void number_rows(TrainStep& step, const std::vector<Planned>& planned) const;
 
   const Corpus& corpus_;
   BatchConfig config_;

@@ -90,14 +90,21 @@ Transformer::Pass Transformer::forward(const Context& context, const Batch& batc
   return pass;
 }
 
-void Transformer::train(const Weights& weights, const View& gradients, const Batch& batch, float smoothing,
+void Transformer::train(const Weights& weights, const Gradients& gradients, const Batch& batch, float smoothing,
                         LossTotals* totals, Arena& arena) const {
-  require_shape(gradients, 1, layout_.flat_size(), "the flat gradients");
+  require_shape(gradients.flat, 1, layout_.flat_size(), "the flat gradients");
   require(batch.state != nullptr, "training needs the step's state");
   Context context = context_for(weights, arena);
-  context.gradients = gradients;
+  context.gradients = gradients.flat;
   context.state = batch.state;
   context.training = true;
+  if (gradients.complete) {
+    context.complete_from = [&, end = layout_.flat_size()](ParameterLayout::Id first) mutable {
+      const int64_t begin = layout_[first].offset;
+      gradients.complete(begin, end);
+      end = begin;
+    };
+  }
   const Pass pass = forward(context, batch);
 
   const View dmemory = context.take(pass.memory.rows, pass.memory.cols);
@@ -105,13 +112,28 @@ void Transformer::train(const Weights& weights, const View& gradients, const Bat
     const Scratch scratch(arena);
     const View doutput = context.take(batch.target.rows(), config_.width);
     output_.train(context, totals, doutput, pass.decoder.output(), batch.labels, smoothing);
+    if (gradients.complete && config_.tie != Tie::none) {
+      const Parameter& table = layout_[output_.matrix];
+      gradients.complete(table.offset, table.offset + table.size());
+    }
     const View dtarget = decoder_.backward(context, pass.decoder, doutput, dmemory);
-    target_embedding_.backward(context, dtarget, batch.target.order, embedding_dropout(context, Side::target));
+    embed_backward(context, gradients, dtarget, batch.target, Side::target);
   }
   const View dencoded = context.take(batch.source.rows(), config_.width);
   decoder_.memory_backward(context, dencoded, dmemory, pass.encoder.output());
   const View dsource = encoder_.backward(context, pass.encoder, dencoded);
-  source_embedding_.backward(context, dsource, batch.source.order, embedding_dropout(context, Side::source));
+  embed_backward(context, gradients, dsource, batch.source, Side::source);
+}
+
+void Transformer::embed_backward(const Context& context, const Gradients& gradients, const View& dx,
+                                 const PackedSide& packed, Side side) const {
+  const bool source = side == Side::source;
+  const View& rows = source ? gradients.source_rows : gradients.target_rows;
+  const View table = context.gradient((source ? source_embedding_ : target_embedding_).table);
+  Embedding::backward(context, rows.empty() ? table : rows, dx, packed.order, embedding_dropout(context, side));
+  if (gradients.rows_complete) {
+    gradients.rows_complete(side);
+  }
 }
 
 void Transformer::evaluate(const Weights& weights, const Batch& batch, float smoothing, LossTotals* totals,

@@ -9,6 +9,7 @@
 #include "model/decode_step.h"
 #include "model/decoder.h"
 #include "model/encoder.h"
+#include "model/gradients.h"
 #include "nn/embedding.h"
 #include "nn/loss.h"
 #include "tensor/arena.h"
@@ -25,9 +26,13 @@ class Transformer {
   const ModelConfig& config() const { return config_; }
   const ParameterLayout& parameters() const { return layout_; }
 
+  ParameterLayout::Id table(Side side) const {
+    return side == Side::source ? source_embedding_.table : target_embedding_.table;
+  }
+
   // Forward and backward over one micro-batch with dropout: adds to gradients (M [1, flat]) and to *totals.
-  void train(const Weights& weights, const View& gradients, const Batch& batch, float smoothing, LossTotals* totals,
-             Arena& arena) const;
+  void train(const Weights& weights, const Gradients& gradients, const Batch& batch, float smoothing,
+             LossTotals* totals, Arena& arena) const;
 
   // Forward only, without dropout: adds to *totals.
   void evaluate(const Weights& weights, const Batch& batch, float smoothing, LossTotals* totals, Arena& arena) const;
@@ -56,6 +61,8 @@ class Transformer {
              Side side) const;
   View embed(const Context& context, const PackedSide& packed, Side side) const;
   Dropout embedding_dropout(const Context& context, Side side) const;
+  void embed_backward(const Context& context, const Gradients& gradients, const View& dx, const PackedSide& packed,
+                      Side side) const;
   Context context_for(const Weights& weights, Arena& arena) const;
 
   Backend& backend_;

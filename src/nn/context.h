@@ -8,6 +8,7 @@
 // parameters and gives its temporary memory back.
 #pragma once
 
+#include <functional>
 #include <string_view>
 
 #include "backend/backend.h"
@@ -30,6 +31,14 @@ struct Context {
   View gradients = {};               // M [1, flat]; empty where there is no backward pass
   const StepState* state = nullptr;  // in the backend's memory; needed in training
   bool training = false;             // dropout is on and what the backward pass needs is kept
+  // Told in a backward pass: the gradients of this parameter and of all after it are complete. May be empty.
+  std::function<void(ParameterLayout::Id first)> complete_from = {};
+
+  void note_complete_from(ParameterLayout::Id first) const {
+    if (complete_from) {
+      complete_from(first);
+    }
+  }
 
   View take(int64_t rows, int64_t cols) const { return arena.take(weights.compute.dtype, rows, cols); }
   View take_master(int64_t rows, int64_t cols) const { return arena.take(weights.masters.dtype, rows, cols); }

@@ -22,9 +22,8 @@ void Embedding::forward(const Context& context, const View& x, const View& token
   context.backend.embed(x, tokens, position, weights, positions, scale_of(weights.cols), dropout);
 }
 
-void Embedding::backward(const Context& context, const View& dx, const TokenOrder& order,
-                         const Dropout& dropout) const {
-  const View dtable = context.gradient(table);
+void Embedding::backward(const Context& context, const View& dtable, const View& dx, const TokenOrder& order,
+                         const Dropout& dropout) {
   require_shape(dx, dx.rows, dtable.cols, "the output gradient of an embedding");
   require(!order.rows.empty() && order.rows.cols <= dx.rows, "a token order of {} rows for a gradient of {} rows",
           order.rows.cols, dx.rows);

@@ -13,7 +13,9 @@ struct Embedding {
   // tokens, position i32 [1, R]; positions M [longest, D]; x C [R, D].
   void forward(const Context& context, const View& x, const View& tokens, const View& position, const View& positions,
                const Dropout& dropout) const;
-  void backward(const Context& context, const View& dx, const TokenOrder& order, const Dropout& dropout) const;
+  // Adds to the rows of dtable M [n, D] that order.ids name: the table's gradient, or a part of it.
+  static void backward(const Context& context, const View& dtable, const View& dx, const TokenOrder& order,
+                       const Dropout& dropout);
 };
 
 // Sinusoid halves, f64 row-major [length, width]: row p is [sin(p * r_k) | cos(p * r_k)], k = 0..width/2 - 1, with

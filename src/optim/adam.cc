@@ -15,14 +15,25 @@ Adam::Adam(Backend& backend, int64_t size, const UpdateSettings& settings, DType
   backend_.fill_zero(v());
 }
 
+AdamBuffers AdamBuffers::slice(int64_t begin, int64_t count) const {
+  const auto part = [&](const View& view) { return view.empty() ? view : view.slice_cols(begin, count); };
+  return {part(masters), part(compute), part(average), part(gradients)};
+}
+
 void Adam::step(const AdamBuffers& buffers, const StepState* state, UpdateState* update) {
   require(buffers.masters.size() == size_ && buffers.gradients.size() == size_,
           "an optimizer for {} parameters was given {} weights and {} gradients", size_, buffers.masters.size(),
           buffers.gradients.size());
   backend_.gradient_norm(update, buffers.gradients, settings_);
-  backend_.adam(buffers.masters, m(), v(), buffers.compute, buffers.gradients, settings_.adam, state, update);
-  if (!buffers.average.empty()) {
-    backend_.moving_average(buffers.average, buffers.masters, update);
+  apply(buffers, 0, state, update);
+}
+
+void Adam::apply(const AdamBuffers& part, int64_t first, const StepState* state, const UpdateState* update) {
+  const int64_t count = part.masters.size();
+  backend_.adam(part.masters, m().slice_cols(first, count), v().slice_cols(first, count), part.compute, part.gradients,
+                settings_.adam, state, update);
+  if (!part.average.empty()) {
+    backend_.moving_average(part.average, part.masters, update);
   }
 }
 

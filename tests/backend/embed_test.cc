@@ -122,5 +122,22 @@ TEST(Embed, SameBitsAtAnyThreadCount) {
   testing::expect_same_bits_at_any_thread_count([](Backend& backend) { return run<float>(backend, 1000, 64, 0.3F); });
 }
 
+TEST(AddRows, AddsEachRowToItsPlaceAndLeavesTheOthers) {
+  const auto backend = make_cpu_backend(2);
+  for (const int64_t cols : {1, 7, 64}) {
+    auto table = Matrix<float>::random(5, cols, 1), rows = Matrix<float>::random(4, cols, 2);
+    auto before = table;
+    std::vector<int32_t> ids{3, -1, 0, 4};
+    backend->add_rows(table.view(), host_view(ids.data(), 1, 4), rows.view());
+    for (int64_t c = 0; c < cols; ++c) {
+      EXPECT_EQ(table.row(0)[c], before.row(0)[c] + rows.row(2)[c]);
+      EXPECT_EQ(table.row(1)[c], before.row(1)[c]);
+      EXPECT_EQ(table.row(2)[c], before.row(2)[c]);
+      EXPECT_EQ(table.row(3)[c], before.row(3)[c] + rows.row(0)[c]);
+      EXPECT_EQ(table.row(4)[c], before.row(4)[c] + rows.row(3)[c]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem

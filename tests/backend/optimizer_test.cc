@@ -54,6 +54,28 @@ TEST(GradientNorm, SameBitsAtAnyThreadCount) {
   }
 }
 
+TEST(GradientNorm, InPieces) {
+  const auto backend = make_cpu_backend(2);
+  auto gradients = Matrix<float>::random(1, 300001, 1);
+  UpdateState whole, pieces;
+  backend->gradient_norm(&whole, gradients.view(), clipping(0.5F));
+  double sums[3];
+  int64_t begin = 0;
+  for (int i = 0; i < 3; ++i) {
+    const int64_t count = i == 2 ? 300001 - begin : 70001;
+    backend->sum_of_squares(host_view(sums + i, 1, 1), gradients.view().slice_cols(begin, count));
+    begin += count;
+  }
+  backend->prepare_update(&pieces, host_view(sums, 1, 3), clipping(0.5F));
+  EXPECT_NEAR(pieces.norm / whole.norm, 1, 1e-12);
+  EXPECT_FLOAT_EQ(pieces.clip_factor, whole.clip_factor);
+  EXPECT_EQ(pieces.updates, 1U);
+  sums[1] = std::numeric_limits<double>::quiet_NaN();
+  backend->prepare_update(&pieces, host_view(sums, 1, 3), clipping(0.5F));
+  EXPECT_EQ(pieces.finite, 0U);
+  EXPECT_EQ(pieces.updates, 1U);
+}
+
 struct Flat {
   explicit Flat(int64_t n)
       : masters(Matrix<float>::random(1, n, 1)),

@@ -38,6 +38,55 @@ TEST_F(CudaOptimizer, GradientNorm) {
   }
 }
 
+TEST_F(CudaOptimizer, NormInPieces) {
+  for (const int64_t n : kSizes) {
+    expect_twins(
+        [&](Lab& lab) {
+          const View x = lab.random<float>(1, n, 1), sums = lab.put(std::vector<double>(3, -1), 1, 3);
+          for (int64_t i = 0; i < 3; ++i) {
+            lab.backend().sum_of_squares(sums.slice_cols(i, 1), x.slice_cols(n * i / 3, n * (i + 1) / 3 - n * i / 3));
+          }
+          UpdateState* update = lab.put_struct(UpdateState{.updates = 2});
+          lab.backend().prepare_update(update, sums, {.adam = {}, .max_norm = 0.5F, .average_decay = 0.9F});
+          Results results;
+          append(results, lab.get(update));
+          return results;
+        },
+        {.absolute = 0, .relative = 1e-6}, fmt::format("{} elements", n));
+  }
+}
+
+TEST_F(CudaOptimizer, AddRows) {
+  for (const int64_t cols : {1, 7, 512}) {
+    expect_twins(
+        [&](Lab& lab) {
+          const View table = lab.random<float>(9, cols, 1);
+          lab.backend().add_rows(table, lab.put(std::vector<int32_t>{8, -1, 0, 3, -1}), lab.random<float>(5, cols, 2));
+          Results results;
+          lab.append(results, table);
+          return results;
+        },
+        {.absolute = 0, .relative = 0}, fmt::format("{} columns", cols));
+  }
+}
+
+TEST_F(CudaOptimizer, StampsRise) {
+  Lab lab(*gpu());
+  struct Times {
+    uint64_t first, second;
+  };
+  Times* times = lab.put_struct(Times{0, 0});
+  lab.backend().stamp(&times->first);
+  const Room large = lab.random<float>(1, 3000000, 1);
+  UpdateState* update = lab.put_struct(UpdateState{});
+  lab.backend().gradient_norm(update, large, {});
+  lab.backend().stamp(&times->second);
+  const Times measured = lab.get(times);
+  EXPECT_GT(measured.first, 0U);
+  EXPECT_GT(measured.second, measured.first);
+  EXPECT_LT(measured.second - measured.first, 5'000'000'000U);
+}
+
 TEST_F(CudaOptimizer, OneBadGradientAnywhereShows) {
   for (const size_t place : {size_t{0}, size_t{65535}, size_t{70000}, size_t{200016}}) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {

@@ -336,5 +336,38 @@ TEST(Batcher, says_what_cannot_work) {
   EXPECT_THROW(Batcher(corpus, {}, 2, 2), Error);
 }
 
+// What several workers add up for an embedding is a row for each id that occurs anywhere in the step.
+TEST(Batcher, WorkersNumberTheRowsOfTheWholeStep) {
+  const Pairs pairs(300, 1, 12);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  const BatchConfig config{.tokens = 200, .max_length = 20, .round = {40, 40, 0}};
+  std::vector<Batcher> workers;
+  for (int worker = 0; worker < 3; ++worker) {
+    workers.emplace_back(corpus, config, worker, 3);
+  }
+  Batcher alone(corpus, config);
+  for (int i = 0; i < 5; ++i) {
+    const TrainStep whole = alone.next();
+    EXPECT_TRUE(whole.source_ids.empty());
+    std::set<int32_t> source, target;
+    for (const HostBatch& round : whole.rounds) {
+      source.insert(round.source.tokens.begin(), round.source.tokens.end());
+      target.insert(round.target.tokens.begin(), round.target.tokens.end());
+    }
+    for (Batcher& worker : workers) {
+      const TrainStep part = worker.next();
+      EXPECT_EQ(part.source_ids, std::vector<int32_t>(source.begin(), source.end()));
+      EXPECT_EQ(part.target_ids, std::vector<int32_t>(target.begin(), target.end()));
+      for (const HostBatch& round : part.rounds) {
+        for (size_t run = 0; run < round.source.order_ids.size(); ++run) {
+          const auto row =
+              static_cast<size_t>(round.source.order_rows[static_cast<size_t>(round.source.order_starts[run])]);
+          EXPECT_EQ(part.source_ids[static_cast<size_t>(round.source.order_ids[run])], round.source.tokens[row]);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem

@@ -206,6 +206,10 @@ void CheckedBackend::embed_backward(const View& dtable, const View& dx, const To
   });
 }
 
+void CheckedBackend::add_rows(const View& table, const View& ids, const View& rows) {
+  check("add_rows", {table}, [&](Backend& b, auto&& at) { b.add_rows(at(table), at(ids), at(rows)); });
+}
+
 void CheckedBackend::residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
                                    const View& branch, const View& gamma, const View& beta, const Dropout& dropout) {
   check("residual_norm", {sum, normed, statistics}, [&](Backend& b, auto&& at) {
@@ -246,6 +250,10 @@ void CheckedBackend::cross_entropy(LossTotals* totals, const View& logits, const
 void CheckedBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {
   const View norm = make_view(update, DType::f64, 1, 1, Memory::device);
   check("gradient_norm", {norm}, [&](Backend& b, auto&& at) { b.gradient_norm(at(update), at(gradients), settings); });
+}
+
+void CheckedBackend::sum_of_squares(const View& sum, const View& x) {
+  check("sum_of_squares", {sum}, [&](Backend& b, auto&& at) { b.sum_of_squares(at(sum), at(x)); });
 }
 
 void CheckedBackend::adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,

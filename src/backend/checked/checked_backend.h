@@ -25,6 +25,7 @@ class CheckedBackend final : public ForwardingBackend {
              float scale, const Dropout& dropout) override;
   void embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
                       const Dropout& dropout) override;
+  void add_rows(const View& table, const View& ids, const View& rows) override;
   void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
                      const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override;
   void residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma, const View& dbeta,
@@ -38,6 +39,7 @@ class CheckedBackend final : public ForwardingBackend {
   void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
                      const StepState* state) override;
   void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override;
+  void sum_of_squares(const View& sum, const View& x) override;
   void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
             const AdamSettings& settings, const StepState* state, const UpdateState* update) override;
   void moving_average(const View& average, const View& masters, const UpdateState* update) override;

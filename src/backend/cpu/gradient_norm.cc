@@ -20,7 +20,7 @@ Vec<double> load_double(const A* from) {
 }
 
 template <class A>
-double sum_of_squares(const A* x, int64_t n) {
+double squares_of(const A* x, int64_t n) {
   Vec<double> sums[4] = {};
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
@@ -38,17 +38,25 @@ double sum_of_squares(const A* x, int64_t n) {
 
 }  // namespace
 
-void CpuBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {
-  const int64_t n = gradients.size();
+void CpuBackend::sum_of_squares(const View& sum, const View& x) {
+  const int64_t n = x.size();
   double* partial = scratch<double, struct NormChunks>(n / kChunk + 1);
-  dispatch_master(gradients.dtype, [&]<class A>() {
+  dispatch_master(x.dtype, [&]<class A>() {
     for_chunks(threads_, n, kChunk, [&](int64_t begin, int64_t end) {
-      partial[begin / kChunk] = sum_of_squares(gradients.host<A>() + begin, end - begin);
+      partial[begin / kChunk] = squares_of(x.host<A>() + begin, end - begin);
     });
   });
   double total = 0;
   for (int64_t chunk = 0; chunk * kChunk < n; ++chunk) {
     total += partial[chunk];
+  }
+  *sum.host<double>() = total;
+}
+
+void CpuBackend::prepare_update(UpdateState* update, const View& sums, const UpdateSettings& settings) {
+  double total = 0;
+  for (int64_t i = 0; i < sums.size(); ++i) {
+    total += sums.host<double>()[i];
   }
   const auto max_norm = static_cast<double>(settings.max_norm);
   update->norm = std::sqrt(total);
@@ -60,6 +68,13 @@ void CpuBackend::gradient_norm(UpdateState* update, const View& gradients, const
   update->bias_correction1 = static_cast<float>(1 - std::pow(static_cast<double>(settings.adam.beta1), t));
   update->bias_correction2 = static_cast<float>(1 - std::pow(static_cast<double>(settings.adam.beta2), t));
   update->average_decay = std::min(settings.average_decay, static_cast<float>((1 + t) / (10 + t)));
+}
+
+void CpuBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {
+  double sum = 0;
+  const View view = host_view(&sum, 1, 1);
+  sum_of_squares(view, gradients);
+  prepare_update(update, view, settings);
 }
 
 }  // namespace tandem

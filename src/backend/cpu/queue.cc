@@ -1,4 +1,5 @@
 // On a CPU every call has ended when it returns: a recording is its body, data and results are copied at once.
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <vector>
@@ -50,6 +51,10 @@ class HostOutbox : public Outbox {
 };
 
 }  // namespace
+
+void CpuBackend::stamp(uint64_t* time) {
+  *time = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+}
 
 std::unique_ptr<Recording> CpuBackend::record(std::function<void()> body) {
   return std::make_unique<Body>(std::move(body));

@@ -23,6 +23,7 @@ class CudaBackend final : public Backend {
   MemorySizes memory_sizes() const override;
 
   void wait() override;
+  void stamp(uint64_t* time) override;
   std::unique_ptr<Recording> record(std::function<void()> body) override;
   std::unique_ptr<Feed> make_feed(size_t bytes) override;
   std::unique_ptr<Outbox> make_outbox(size_t bytes) override;
@@ -46,6 +47,7 @@ class CudaBackend final : public Backend {
              float scale, const Dropout& dropout) override;
   void embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
                       const Dropout& dropout) override;
+  void add_rows(const View& table, const View& ids, const View& rows) override;
 
   void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
                      const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override;
@@ -63,6 +65,8 @@ class CudaBackend final : public Backend {
                      const StepState* state) override;
 
   void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override;
+  void sum_of_squares(const View& sum, const View& x) override;
+  void prepare_update(UpdateState* update, const View& sums, const UpdateSettings& settings) override;
   void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
             const AdamSettings& settings, const StepState* state, const UpdateState* update) override;
   void moving_average(const View& average, const View& masters, const UpdateState* update) override;
@@ -79,6 +83,8 @@ class CudaBackend final : public Backend {
             static_cast<size_t>(count) * sizeof(T), scratch_.bytes());
     return static_cast<T*>(scratch_.data());
   }
+
+  int squares_in_parts(double* parts, const View& x);
 
   int device_;
   int processors_ = 0;                  // streaming multiprocessors

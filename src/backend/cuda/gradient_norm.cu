@@ -10,7 +10,7 @@ using namespace cuda;
 // parts[blockIdx.x] = the sum of squares of the block's elements. In double, where no square overflows.
 template <bool kVector>
 __global__ void __launch_bounds__(kFlatThreads, kFlatBlocks)
-    sum_of_squares_kernel(double* parts, const float* gradients, int64_t n) {
+    squares_kernel(double* parts, const float* gradients, int64_t n) {
   await_previous();
   constexpr int kTogether = 4;  // loads in flight
   __shared__ double shared[kFlatThreads / kWarp];
@@ -36,16 +36,31 @@ __global__ void __launch_bounds__(kFlatThreads, kFlatBlocks)
   }
 }
 
-// One block.
-__global__ void __launch_bounds__(kFlatThreads)
-    write_update_kernel(UpdateState* update, const double* parts, int count, UpdateSettings settings) {
-  await_previous();
-  __shared__ double shared[kFlatThreads / kWarp];
+// The sum of parts[0..count) by one block; thread 0 has it.
+__device__ double sum_of_parts(const double* parts, int64_t count, double* shared) {
   double sum = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kFlatThreads) {
+  for (int64_t i = threadIdx.x; i < count; i += kFlatThreads) {
     sum += parts[i];
   }
-  sum = sum_of_block<kFlatThreads>(sum, shared);
+  return sum_of_block<kFlatThreads>(sum, shared);
+}
+
+// One block.
+__global__ void __launch_bounds__(kFlatThreads) add_parts_kernel(double* sum, const double* parts, int count) {
+  await_previous();
+  __shared__ double shared[kFlatThreads / kWarp];
+  const double total = sum_of_parts(parts, count, shared);
+  if (threadIdx.x == 0) {
+    *sum = total;
+  }
+}
+
+// One block.
+__global__ void __launch_bounds__(kFlatThreads)
+    write_update_kernel(UpdateState* update, const double* parts, int64_t count, UpdateSettings settings) {
+  await_previous();
+  __shared__ double shared[kFlatThreads / kWarp];
+  const double sum = sum_of_parts(parts, count, shared);
   if (threadIdx.x != 0) {
     return;
   }
@@ -66,17 +81,34 @@ __global__ void __launch_bounds__(kFlatThreads)
 
 }  // namespace
 
-void CudaBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {
-  require(gradients.dtype == DType::f32, "gradient_norm on a GPU takes f32 gradients, not {}",
-          name_of(gradients.dtype));
-  const int64_t n = gradients.size();
-  const int blocks = flat_blocks(n, processors_);
-  double* parts = scratch<double>(blocks);
-  if (n > 0) {
-    const auto kernel = vectors_of_4(gradients) ? sum_of_squares_kernel<true> : sum_of_squares_kernel<false>;
-    launch("sum_of_squares", kernel, {blocks, kFlatThreads, 0, stream_}, parts, data<const float>(gradients), n);
+// parts[0..returned) = sums of squares of x's elements.
+int CudaBackend::squares_in_parts(double* parts, const View& x) {
+  require(x.dtype == DType::f32, "a sum of squares on a GPU takes f32, not {}", name_of(x.dtype));
+  const int64_t n = x.size();
+  if (n == 0) {
+    return 0;
   }
-  launch("write_update", write_update_kernel, {1, kFlatThreads, 0, stream_}, update, parts, blocks, settings);
+  const int blocks = flat_blocks(n, processors_);
+  const auto kernel = vectors_of_4(x) ? squares_kernel<true> : squares_kernel<false>;
+  launch("squares", kernel, {blocks, kFlatThreads, 0, stream_}, parts, data<const float>(x), n);
+  return blocks;
+}
+
+void CudaBackend::sum_of_squares(const View& sum, const View& x) {
+  double* parts = scratch<double>(flat_blocks(x.size(), processors_));
+  const int count = squares_in_parts(parts, x);
+  launch("add_parts", add_parts_kernel, {1, kFlatThreads, 0, stream_}, data<double>(sum), parts, count);
+}
+
+void CudaBackend::prepare_update(UpdateState* update, const View& sums, const UpdateSettings& settings) {
+  launch("write_update", write_update_kernel, {1, kFlatThreads, 0, stream_}, update, data<const double>(sums),
+         sums.size(), settings);
+}
+
+void CudaBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {
+  double* parts = scratch<double>(flat_blocks(gradients.size(), processors_));
+  const int count = squares_in_parts(parts, gradients);
+  launch("write_update", write_update_kernel, {1, kFlatThreads, 0, stream_}, update, parts, int64_t{count}, settings);
 }
 
 }  // namespace tandem

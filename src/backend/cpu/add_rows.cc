@@ -1,0 +1,22 @@
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/dispatch.h"
+#include "backend/cpu/simd.h"
+
+namespace tandem {
+
+void CpuBackend::add_rows(const View& table, const View& ids, const View& rows) {
+  const int32_t* id = ids.host<int32_t>();
+  dispatch_master(table.dtype, [&]<class A>() {
+    threads_.parallel_for(ids.cols, [&](int64_t row) {
+      if (id[row] < 0) {
+        return;
+      }
+      A* to = table.host<A>() + id[row] * table.stride;
+      const A* from = rows.host<A>() + row * rows.stride;
+      for_vectors<A>(table.cols,
+                     [&](int64_t i, auto part) { store(to + i, load(to + i, part) + load(from + i, part), part); });
+    });
+  });
+}
+
+}  // namespace tandem

@@ -1,0 +1,26 @@
+// Where a backward pass adds the gradients of parameters, and how ranks that add theirs up learn, while the pass goes
+// on, what is complete.
+#pragma once
+
+#include <functional>
+
+#include "core/side.h"
+#include "tensor/view.h"
+
+namespace tandem {
+
+struct Gradients {
+  Gradients(const View& all) : flat(all) {}  // NOLINT(google-explicit-constructor): most callers have only this
+
+  View flat;  // M [1, flat]
+
+  // The rest is for several ranks. An embedding's table is looked up last in the backward pass, but its rows are few:
+  // where these are given, M [n, D], the looked-up rows' gradients are added here and not to the table, and the batch's
+  // token orders count these rows. The output projection's part of a shared table is then complete early.
+  View source_rows = {};
+  View target_rows = {};
+  std::function<void(int64_t begin, int64_t end)> complete = {};  // flat[begin, end) will not change any more
+  std::function<void(Side)> rows_complete = {};
+};
+
+}  // namespace tandem
