@@ -12,6 +12,7 @@ constexpr int kThreads = 128;
 // One block a row.
 __global__ void __launch_bounds__(kThreads) add_rows_kernel(float* table, int64_t table_stride, const int32_t* ids,
                                                             const float* rows, int64_t rows_stride, int64_t cols) {
+  await_previous();
   const int64_t id = ids[blockIdx.x];
   if (id < 0) {
     return;
@@ -31,9 +32,8 @@ void CudaBackend::add_rows(const View& table, const View& ids, const View& rows)
   if (ids.cols == 0 || table.cols == 0) {
     return;
   }
-  add_rows_kernel<<<static_cast<unsigned>(ids.cols), kThreads, 0, stream_>>>(
-      data<float>(table), table.stride, data<const int32_t>(ids), data<const float>(rows), rows.stride, table.cols);
-  check_launch("add_rows");
+  launch("add_rows", add_rows_kernel, {static_cast<unsigned>(ids.cols), kThreads, 0, stream_}, data<float>(table),
+         table.stride, data<const int32_t>(ids), data<const float>(rows), rows.stride, table.cols);
 }
 
 }  // namespace tandem

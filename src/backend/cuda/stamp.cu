@@ -1,11 +1,12 @@
-#include "backend/cuda/check.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/launch.cuh"
 
 namespace tandem {
 
 namespace {
 
 __global__ void stamp_kernel(uint64_t* time) {
+  cuda::await_previous();
   uint64_t now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
   *time = now;
@@ -13,9 +14,6 @@ __global__ void stamp_kernel(uint64_t* time) {
 
 }  // namespace
 
-void CudaBackend::stamp(uint64_t* time) {
-  stamp_kernel<<<1, 1, 0, stream_>>>(time);
-  check_launch("stamp");
-}
+void CudaBackend::stamp(uint64_t* time) { cuda::launch("stamp", stamp_kernel, {1, 1, 0, stream_}, time); }
 
 }  // namespace tandem
