@@ -33,8 +33,9 @@ struct Identity {
 struct Member {
   int rank = 0;
   int node = 0;
-  std::string host;     // its name
-  std::string address;  // where the other ranks reach it
+  std::string host;       // its name
+  std::string address;    // where the other ranks reach it
+  std::string interface;  // the network interface that has this address
   Identity identity;
 };
 
@@ -93,6 +94,6 @@ class Team {
 std::unique_ptr<Team> join_team(const World& world, const Identity& identity, const TeamOptions& options = {});
 
 // A team of one.
-std::unique_ptr<Team> make_single_team(const Identity& identity = {});
+std::unique_ptr<Team> make_single_team(const Identity& identity = {}, const World& world = {});
 
 }  // namespace tandem

@@ -13,7 +13,8 @@ struct World {
   int local_size = 1;
   int node = 0;  // number of this host
   int nodes = 1;
-  std::string host;  // this host's name, as messages give it
+  std::string host;                // this host's name, as messages give it
+  std::vector<std::string> hosts;  // by rank, where known: for naming a rank that does not come
   // Where rank 0 listens: "address[,address...]:port", tried in this order. Port 0 (rank 0 alone knows it) or an
   // inherited socket means that somebody else tells the others.
   std::string rendezvous;

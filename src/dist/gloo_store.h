@@ -1,0 +1,28 @@
+// Gloo's store over the rendezvous: where ranks leave the addresses of one communicator's connections.
+#pragma once
+
+#include <gloo/rendezvous/store.h>
+
+#include "dist/rendezvous_client.h"
+
+namespace tandem {
+
+class GlooStore final : public gloo::rendezvous::Store {
+ public:
+  // Keys begin with `name`, which no other communicator of the team has. `timeout` is for waits that give none.
+  GlooStore(RendezvousClient& client, std::string name, std::chrono::milliseconds timeout);
+
+  void set(const std::string& key, const std::vector<char>& data) override;
+  std::vector<char> get(const std::string& key) override;
+  void wait(const std::vector<std::string>& keys) override;
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
+
+ private:
+  std::string ask_for(const std::string& key, Deadline deadline);
+
+  RendezvousClient& client_;
+  const std::string name_;
+  const std::chrono::milliseconds timeout_;
+};
+
+}  // namespace tandem

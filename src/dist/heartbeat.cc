@@ -1,0 +1,197 @@
+#include "dist/heartbeat.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "core/error.h"
+#include "dist/signal_mask.h"
+
+namespace tandem {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr milliseconds kTick{100};
+
+double seconds(steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+Heartbeat::Heartbeat(RendezvousClient connection, std::string self, std::string rank_0, const TeamOptions& options)
+    : connection_(std::move(connection)),
+      self_(std::move(self)),
+      options_(options),
+      last_heard_(steady_clock::now()),
+      rank_0_(std::move(rank_0)) {
+  const BlockedSignals blocked;
+  thread_ = std::thread([this] { run(); });
+}
+
+Heartbeat::~Heartbeat() {
+  bool early = false;
+  {
+    const std::lock_guard lock(mutex_);
+    early = !left_ && failure_.empty();
+    end_ = true;
+  }
+  if (early) {
+    try {
+      const std::lock_guard lock(sending_);
+      connection_.send({"stop", self_ + " ended before the others; look at its log"});
+    } catch (const Error&) {  // the others see the closed connection
+    }
+  }
+  changed_.notify_all();
+  thread_.join();
+  if (executioner_.joinable()) {
+    executioner_.join();
+  }
+}
+
+// Beats and listens, whatever the rest of the process does.
+void Heartbeat::run() {
+  auto last_run = steady_clock::now();
+  auto next_beat = last_run;
+  const auto go_on = [this] {
+    const std::lock_guard lock(mutex_);
+    return !end_ && !left_ && failure_.empty();
+  };
+  try {
+    while (go_on()) {
+      if (steady_clock::now() >= next_beat) {
+        const std::lock_guard lock(sending_);
+        connection_.send({"beat"});
+        next_beat = steady_clock::now() + options_.heartbeat;
+      }
+      if (listen(std::min(next_beat, steady_clock::now() + kTick))) {
+        last_heard_ = steady_clock::now();
+      }
+      const auto now = steady_clock::now();
+      const auto missed = now - std::exchange(last_run, now);
+      const std::lock_guard lock(mutex_);
+      require(missed <= options_.silence, "{} was stopped for {:.0f} s, and the other ranks have given it up", self_,
+              seconds(missed));
+      require(now - last_heard_ <= options_.silence,
+              "{} hears nothing from {} for {:.0f} s: one of them is stopped, or cut off from the network", self_,
+              rank_0_, seconds(options_.silence));
+    }
+  } catch (const Error& error) {
+    fail_with(error.what());
+  }
+}
+
+// Whether rank 0 said something until the deadline.
+bool Heartbeat::listen(Deadline deadline) {
+  std::optional<Message> message;
+  try {
+    message = connection_.receive(deadline);
+  } catch (const Error& error) {
+    const std::lock_guard lock(mutex_);
+    if (left_ || end_) {
+      return false;
+    }
+    fail("{} is gone: its connection to {} closed; its process ended or was killed (look at its log)", rank_0_, self_);
+  }
+  if (!message) {
+    return false;
+  }
+  if (message->front() == "failure") {
+    fail_with(printable(field_of(*message, 1)));
+  } else if (message->front() == "left") {
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+    changed_.notify_all();
+  }
+  return true;
+}
+
+void Heartbeat::fail_with(const std::string& reason) {
+  std::vector<std::function<void(const std::string&)>> actions;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.empty() || left_) {
+      return;
+    }
+    failure_ = reason;
+    actions = actions_;
+    if (options_.exit_after.count() > 0) {
+      const BlockedSignals blocked;
+      executioner_ = std::thread([this] { end_process_after(options_.exit_after); });
+    }
+  }
+  changed_.notify_all();
+  for (const auto& action : actions) {
+    action(reason);
+  }
+}
+
+// The main thread may sit where no error reaches it.
+void Heartbeat::end_process_after(milliseconds grace) {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, grace, [this] { return end_; })) {
+    std::fprintf(stderr, "tandem: %s\n", failure_.c_str());
+    std::fflush(stderr);
+    _exit(1);
+  }
+}
+
+std::string Heartbeat::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+std::string Heartbeat::wait_for_failure(milliseconds longest) const {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, longest, [this] { return !failure_.empty(); });
+  return failure_;
+}
+
+void Heartbeat::on_failure(std::function<void(const std::string&)> action) {
+  std::string reason;
+  {
+    const std::lock_guard lock(mutex_);
+    reason = failure_;
+    if (reason.empty()) {
+      actions_.push_back(action);
+    }
+  }
+  if (!reason.empty()) {
+    action(reason);
+  }
+}
+
+void Heartbeat::set_rank_0(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  rank_0_ = name;
+}
+
+void Heartbeat::stop(const std::string& reason) {
+  {
+    const std::lock_guard lock(sending_);
+    try {
+      connection_.send({"stop", reason});
+    } catch (const Error&) {  // the others see the closed connection
+    }
+  }
+  fail_with(reason);
+}
+
+void Heartbeat::leave() {
+  try {
+    const std::lock_guard lock(sending_);
+    connection_.send({"leave"});
+  } catch (const Error&) {  // failure() says why
+  }
+  std::unique_lock lock(mutex_);
+  const bool heard =
+      changed_.wait_for(lock, options_.collective_timeout, [this] { return left_ || !failure_.empty(); });
+  require(failure_.empty(), "{}", failure_);
+  require(heard, "{} waited {:.0f} s for the other ranks to end", self_, seconds(options_.collective_timeout));
+}
+
+}  // namespace tandem

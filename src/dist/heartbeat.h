@@ -1,0 +1,56 @@
+// The thread that tells rank 0 that this process lives, and hears who does not.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dist/rendezvous_client.h"
+#include "dist/team.h"
+
+namespace tandem {
+
+class Heartbeat {
+ public:
+  // Begins to beat. `self` and `rank_0` name them in messages.
+  Heartbeat(RendezvousClient connection, std::string self, std::string rank_0, const TeamOptions& options);
+  ~Heartbeat();  // without leave() the others hear that this rank ended early
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+  std::string failure() const;  // empty while all is well
+  std::string wait_for_failure(std::chrono::milliseconds longest) const;
+  void on_failure(std::function<void(const std::string&)> action);
+  void set_rank_0(const std::string& name);
+
+  void stop(const std::string& reason);  // ends all ranks
+  void leave();                          // waits for all ranks to leave
+
+ private:
+  void run();
+  bool listen(Deadline deadline);
+  void fail_with(const std::string& reason);
+  void end_process_after(std::chrono::milliseconds grace);
+
+  RendezvousClient connection_;
+  const std::string self_;
+  const TeamOptions options_;
+  Deadline last_heard_;
+
+  mutable std::mutex mutex_;  // of all below
+  mutable std::condition_variable changed_;
+  std::string rank_0_;
+  std::string failure_;
+  bool left_ = false;  // all ranks have
+  bool end_ = false;
+  std::vector<std::function<void(const std::string&)>> actions_;
+
+  std::mutex sending_;
+  std::thread executioner_;  // ends a process that does not end by itself after a failure
+  std::thread thread_;
+};
+
+}  // namespace tandem

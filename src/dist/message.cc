@@ -1,0 +1,93 @@
+#include "dist/message.h"
+
+#include <charconv>
+#include <cstdint>
+
+#include "core/error.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kNumber = 4;  // bytes of a number
+
+void append_number(std::string& bytes, size_t value) {
+  require(value <= UINT32_MAX, "a message of {} bytes is too long", value);
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    bytes.push_back(static_cast<char>(value >> shift & 255));
+  }
+}
+
+size_t number_at(std::string_view bytes) {
+  size_t value = 0;
+  for (size_t i = 0; i < kNumber; ++i) {
+    value = value << 8 | static_cast<unsigned char>(bytes[i]);
+  }
+  return value;
+}
+
+Message fields_of(std::string_view bytes) {
+  Message message;
+  while (!bytes.empty()) {
+    require(bytes.size() >= kNumber, "a message ends inside a field's length");
+    const size_t length = number_at(bytes);
+    bytes.remove_prefix(kNumber);
+    require(length <= bytes.size(), "a message ends inside a field");
+    message.emplace_back(bytes.substr(0, length));
+    bytes.remove_prefix(length);
+  }
+  return message;
+}
+
+}  // namespace
+
+std::string encode(const Message& message) {
+  std::string fields;
+  for (const std::string& field : message) {
+    append_number(fields, field.size());
+    fields += field;
+  }
+  std::string bytes;
+  append_number(bytes, fields.size());
+  return bytes + fields;
+}
+
+std::optional<Message> MessageReader::next() {
+  if (bytes_.size() < kNumber) {
+    return std::nullopt;
+  }
+  const size_t length = number_at(bytes_);
+  require(length <= limit_, "a message of {} bytes, more than the {} that are allowed", length, limit_);
+  if (bytes_.size() < kNumber + length) {
+    return std::nullopt;
+  }
+  Message message = fields_of(std::string_view(bytes_).substr(kNumber, length));
+  require(!message.empty(), "an empty message");
+  bytes_.erase(0, kNumber + length);
+  return message;
+}
+
+int number_of(const std::string& field, int low, int high) {
+  int value = 0;
+  const char* end = field.data() + field.size();
+  const auto [rest, error] = std::from_chars(field.data(), end, value);
+  require(error == std::errc() && rest == end && value >= low && value <= high, "'{}' is no number from {} to {}",
+          printable(field, 40), low, high);
+  return value;
+}
+
+const std::string& field_of(const Message& message, size_t i) {
+  require(i < message.size(), "a '{}' message of {} fields is too short", printable(message.at(0), 40), message.size());
+  return message[i];
+}
+
+std::string printable(const std::string& text, size_t limit) {
+  std::string clean = text.substr(0, limit);
+  for (char& c : clean) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 127) {
+      c = '?';
+    }
+  }
+  return clean;
+}
+
+}  // namespace tandem

@@ -1,0 +1,179 @@
+// What the rendezvous answers.
+#include <algorithm>
+#include <climits>
+#include <utility>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "dist/rendezvous_connection.h"
+
+namespace tandem {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr size_t kMessageLimit = 2U << 20;  // bytes, once the secret is proven
+constexpr size_t kStoreLimit = 256U << 20;  // bytes of all values together
+
+}  // namespace
+
+void RendezvousServer::handle(Connection& connection, const Message& message) {
+  if (connection.last_words) {
+    return;
+  }
+  switch (connection.kind) {
+    case Connection::Kind::stranger:
+      return handle_hello(connection, message);
+    case Connection::Kind::work:
+      return handle_work(connection, message);
+    case Connection::Kind::heart:
+      return handle_heart(connection, message);
+  }
+}
+
+void RendezvousServer::handle_hello(Connection& connection, const Message& message) {
+  require(message.size() == 5 && message[0] == "hello", "no greeting");
+  const auto refuse = [&](const std::string& reason) {
+    connection.last_words = true;
+    say(connection, {"refused", reason});
+  };
+  const std::string from = peer_address(connection.socket);
+  if (!same_proof(message[4], proof(secret_, {"rank", connection.nonce, message[3], message[1], message[2]}))) {
+    log::warning("a join from {} was refused: its secret is not this run's", from);
+    return refuse("the secret is wrong: all ranks of a run need the same TANDEM_SECRET, or come from one launcher");
+  }
+  const int number = number_of(message[2], 0, static_cast<int>(ranks_.size()) - 1);
+  Rank& rank = ranks_[number];
+  const bool heart = message[1] == "heart";
+  if ((heart ? rank.heart : rank.work) != nullptr || members_[number]) {
+    refusals_.push_back(fmt::format("a second process, at {}, claimed to be rank {}", from, number));
+    return refuse(fmt::format("{} is already there: two processes were given the same rank", name_of(number)));
+  }
+  (heart ? rank.heart : rank.work) = &connection;
+  connection.kind = heart ? Connection::Kind::heart : Connection::Kind::work;
+  connection.rank = number;
+  connection.in.set_limit(kMessageLimit);
+  say(connection, {"welcome", proof(secret_, {"server", message[3], connection.nonce})});
+  if (heart && !failure_.empty()) {
+    say(connection, {"failure", failure_});
+  }
+}
+
+void RendezvousServer::handle_heart(Connection& connection, const Message& message) {
+  if (message[0] == "stop") {
+    fail_all(printable(field_of(message, 1)));
+  } else if (message[0] == "leave") {
+    ranks_[connection.rank].left = true;
+    if (all_left() && failure_.empty()) {
+      for (const Rank& rank : ranks_) {
+        if (rank.heart != nullptr) {
+          say(*rank.heart, {"left"});
+        }
+      }
+    }
+  } else {
+    require(message[0] == "beat", "'{}' is no heartbeat", printable(message[0], 40));
+  }
+}
+
+void RendezvousServer::handle_work(Connection& connection, const Message& message) {
+  Rank& rank = ranks_[connection.rank];
+  if (message[0] == "join") {
+    handle_join(connection, message);
+  } else if (message[0] == "set") {
+    const std::string& value = field_of(message, 2);
+    store_bytes_ += message[1].size() + value.size();
+    require(store_bytes_ <= kStoreLimit, "more than {} MB in the store", kStoreLimit >> 20);
+    store_[message[1]] = value;
+    say(connection, {"ok"});
+    answer_gets(steady_clock::now());
+  } else if (message[0] == "get") {
+    connection.wanted = field_of(message, 1);
+    connection.wanted_until = steady_clock::now() + milliseconds(number_of(field_of(message, 2), 0, INT_MAX));
+    answer_gets(steady_clock::now());
+  } else {
+    require(message[0] == "gather", "'{}' is no request", printable(message[0], 40));
+    rank.gathered = field_of(message, 1);
+    answer_gather();
+  }
+}
+
+void RendezvousServer::handle_join(Connection& connection, const Message& message) {
+  Candidate candidate = to_candidate(message, connection.rank);
+  const std::string seen = peer_address(connection.socket);
+  std::string objection = objection_to(candidate, members_);
+  if (objection.empty() && candidate.member.address != seen) {
+    objection = fmt::format(
+        "{} has address {} but is seen as {}: it is behind an address translation, and the other ranks cannot reach it",
+        describe(connection.rank, candidate.member.host), candidate.member.address, seen);
+  }
+  members_[connection.rank] = candidate.member;
+  if (!objection.empty()) {
+    return fail_all(objection);
+  }
+  const auto there = [](const std::optional<Member>& member) { return member.has_value(); };
+  const auto beats = [](const Rank& rank) { return rank.heart != nullptr; };
+  if (failure_.empty() && std::all_of(members_.begin(), members_.end(), there) &&
+      std::all_of(ranks_.begin(), ranks_.end(), beats)) {
+    complete_team();
+  }
+}
+
+// Ranks that came over the loopback are on rank 0's host; their peers on other hosts reach them where these reached
+// rank 0.
+void RendezvousServer::complete_team() {
+  std::string own;
+  for (const Rank& rank : ranks_) {
+    const std::string local = local_address(rank.work->socket);
+    own = own.empty() || is_loopback(own) ? local : own;
+  }
+  Message team{"team"};
+  for (auto& member : members_) {
+    if (is_loopback(member->address) && !is_loopback(own)) {
+      member->address = own;
+      member->interface = interface_of(own);
+    }
+    team.insert(team.end(), {member->host, member->address, member->interface, member->identity.checkpoint,
+                             member->identity.device, std::to_string(member->node)});
+  }
+  complete_ = true;
+  listener_ = Socket();
+  for (const Rank& rank : ranks_) {
+    say(*rank.work, team);
+  }
+}
+
+void RendezvousServer::answer_gather() {
+  const auto came = [](const Rank& rank) { return rank.gathered.has_value(); };
+  if (!std::all_of(ranks_.begin(), ranks_.end(), came)) {
+    return;
+  }
+  Message all{"gathered"};
+  for (Rank& rank : ranks_) {
+    all.push_back(*std::exchange(rank.gathered, std::nullopt));
+  }
+  for (const Rank& rank : ranks_) {
+    if (rank.work != nullptr) {
+      say(*rank.work, all);
+    }
+  }
+}
+
+void RendezvousServer::answer_gets(Deadline now) {
+  for (Connection& connection : connections_) {
+    if (!connection.wanted) {
+      continue;
+    }
+    if (const auto found = store_.find(*connection.wanted); found != store_.end()) {
+      connection.wanted.reset();
+      say(connection, {"value", found->second});
+    } else if (now >= connection.wanted_until) {
+      connection.wanted.reset();
+      say(connection, {"late"});
+    }
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,40 @@
+// A rank's end of a connection to the rendezvous.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "dist/message.h"
+#include "dist/socket.h"
+#include "dist/world.h"
+
+namespace tandem {
+
+class RendezvousClient {
+ public:
+  // Tries the world's addresses in turn until one answers and both ends have proven the secret. `purpose` is "work" or
+  // "heart". Fails at the deadline, or when it is refused.
+  RendezvousClient(const World& world, const std::string& purpose, Deadline deadline);
+
+  void send(const Message& message);
+  // The next message; nothing where none comes until the deadline. Fails where the connection is closed.
+  std::optional<Message> receive(Deadline deadline);
+  // The answer to a request; an Error where it does not come in time.
+  Message ask(const Message& request, Deadline deadline);
+
+  // Ends a wait under way and all later calls with an Error. Any thread may call it.
+  void shut_down() { socket_.shut_down(); }
+
+  const Socket& socket() const { return socket_; }
+  const std::string& server() const { return server_; }  // the address that answered, with its port
+
+ private:
+  bool try_address(const World& world, const std::string& host, int port, const std::string& purpose,
+                   Deadline deadline);
+
+  Socket socket_;
+  MessageReader in_;
+  std::string server_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,27 @@
+// One connection as the rendezvous' server sees it.
+#pragma once
+
+#include "dist/authentication.h"
+#include "dist/rendezvous_server.h"
+
+namespace tandem {
+
+struct RendezvousServer::Connection {
+  enum class Kind { stranger, work, heart };
+
+  Connection(Socket connected, size_t limit) : socket(std::move(connected)), in(limit), nonce(random_token()) {}
+
+  Socket socket;
+  MessageReader in;
+  std::string out;  // said, not yet sent
+  std::string nonce;
+  Kind kind = Kind::stranger;
+  int rank = -1;
+  Deadline since = std::chrono::steady_clock::now();
+  Deadline last_heard = since;
+  std::optional<std::string> wanted;  // a key it waits for
+  Deadline wanted_until;
+  bool last_words = false;  // closed once `out` is sent
+};
+
+}  // namespace tandem

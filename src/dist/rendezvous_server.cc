@@ -1,0 +1,261 @@
+#include "dist/rendezvous_server.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/error.h"
+#include "dist/rendezvous_connection.h"
+#include "dist/signal_mask.h"
+
+namespace tandem {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr size_t kStrangerLimit = 1024;      // bytes of a message before the secret is proven
+constexpr size_t kMostStrangers = 64;        // connections at a time that have proven nothing
+constexpr milliseconds kStrangerTime{5000};  // for proving it
+constexpr milliseconds kTick{100};
+constexpr milliseconds kFarewellTime{1000};
+
+}  // namespace
+
+RendezvousServer::RendezvousServer(Socket listener, int size, std::string secret, std::vector<std::string> hosts,
+                                   TeamOptions options)
+    : listener_(std::move(listener)),
+      secret_(std::move(secret)),
+      hosts_(std::move(hosts)),
+      options_(options),
+      join_deadline_(steady_clock::now() + options.join_timeout),
+      ranks_(size),
+      members_(size),
+      last_look_(steady_clock::now()),
+      last_beat_(last_look_) {
+  const BlockedSignals blocked;
+  thread_ = std::thread([this] { run(); });
+}
+
+RendezvousServer::~RendezvousServer() {
+  end_ = true;
+  thread_.join();
+}
+
+void RendezvousServer::run() {
+  Deadline end = Deadline::max();
+  const auto unsaid = [](const Connection& connection) { return !connection.out.empty(); };
+  while (!end_ || (steady_clock::now() < end && std::any_of(connections_.begin(), connections_.end(), unsaid))) {
+    if (end_) {
+      end = std::min(end, steady_clock::now() + kFarewellTime);
+    }
+    wait_for_events();
+    look_at_clock();
+    connections_.remove_if([](const Connection& connection) { return !connection.socket.open(); });
+  }
+}
+
+void RendezvousServer::wait_for_events() {
+  std::vector<pollfd> events;
+  std::vector<Connection*> of_events;
+  for (Connection& connection : connections_) {
+    events.push_back(
+        {connection.socket.get(), static_cast<short>(connection.out.empty() ? POLLIN : POLLIN | POLLOUT), 0});
+    of_events.push_back(&connection);
+  }
+  if (listener_.open()) {
+    events.push_back({listener_.get(), POLLIN, 0});
+  }
+  poll(events.data(), events.size(), static_cast<int>(std::min(kTick, options_.heartbeat).count()));
+  for (size_t i = 0; i < of_events.size(); ++i) {
+    if ((events[i].revents & POLLOUT) != 0) {
+      write(*of_events[i]);
+    }
+    if ((events[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && of_events[i]->socket.open()) {
+      read(*of_events[i]);
+    }
+  }
+  if (listener_.open()) {
+    accept_all();
+  }
+}
+
+void RendezvousServer::accept_all() {
+  for (Socket socket = accept_from(listener_); socket.open(); socket = accept_from(listener_)) {
+    Connection& connection = connections_.emplace_back(std::move(socket), kStrangerLimit);
+    say(connection, {kGreeting, connection.nonce});
+  }
+  const auto stranger = [](const Connection& connection) {
+    return connection.socket.open() && connection.kind == Connection::Kind::stranger;
+  };
+  auto strangers = static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(), stranger));
+  for (auto oldest = connections_.begin(); strangers > kMostStrangers; ++oldest) {
+    if (stranger(*oldest)) {
+      close(*oldest);
+      --strangers;
+    }
+  }
+}
+
+void RendezvousServer::say(Connection& connection, const Message& message) {
+  connection.out += encode(message);
+  write(connection);
+}
+
+void RendezvousServer::write(Connection& connection) {
+  while (connection.socket.open() && !connection.out.empty()) {
+    const ssize_t sent =
+        send(connection.socket.get(), connection.out.data(), connection.out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) {
+      connection.out.erase(0, static_cast<size_t>(sent));
+    } else if (sent < 0 && errno == EINTR) {
+      continue;
+    } else {
+      if (errno != EAGAIN) {
+        connection.out.clear();  // the peer is gone, which read() finds out
+      }
+      return;
+    }
+  }
+  if (connection.last_words && connection.out.empty()) {
+    close(connection);
+  }
+}
+
+void RendezvousServer::read(Connection& connection) {
+  char bytes[16384];
+  try {
+    while (connection.socket.open()) {
+      const ssize_t count = recv(connection.socket.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+      if (count < 0 && errno == EINTR) {
+        continue;
+      }
+      if (count < 0 && errno == EAGAIN) {
+        return;
+      }
+      if (count <= 0) {
+        close(connection);
+        return;
+      }
+      connection.last_heard = steady_clock::now();
+      connection.in.add({bytes, static_cast<size_t>(count)});
+      while (auto message = connection.in.next()) {
+        handle(connection, *message);
+      }
+    }
+  } catch (const Error& error) {  // not what a rank says
+    if (connection.kind != Connection::Kind::stranger) {
+      fail_all(fmt::format("{} says what no rank should: {}", name_of(connection.rank), error.what()));
+    }
+    close(connection);
+  }
+}
+
+// A heart that stops without having said that it leaves is a death.
+void RendezvousServer::close(Connection& connection) {
+  if (!connection.socket.open()) {
+    return;
+  }
+  connection.socket = Socket();
+  connection.out.clear();
+  if (connection.kind == Connection::Kind::stranger) {
+    return;
+  }
+  Rank& rank = ranks_[connection.rank];
+  if (&connection == rank.work) {
+    rank.work = nullptr;
+  }
+  if (&connection == rank.heart) {
+    rank.heart = nullptr;
+    if (!rank.left && !all_left()) {
+      fail_all(fmt::format("{} is gone: its connection closed; its process ended or was killed (look at its log)",
+                           name_of(connection.rank)));
+    }
+  }
+}
+
+void RendezvousServer::look_at_clock() {
+  const auto now = steady_clock::now();
+  for (Connection& connection : connections_) {
+    if (connection.kind == Connection::Kind::stranger && now - connection.since > kStrangerTime) {
+      close(connection);
+    }
+  }
+  answer_gets(now);
+  if (!complete_ && now > join_deadline_) {
+    fail_all(who_is_missing());
+  }
+  look_for_silence(now);
+  if (now - last_beat_ >= options_.heartbeat) {
+    last_beat_ = now;
+    for (const Rank& rank : ranks_) {
+      if (rank.heart != nullptr && failure_.empty()) {
+        say(*rank.heart, {"beat"});
+      }
+    }
+  }
+}
+
+// What came while this thread did not run has been read before; a thread that did not run for so long was stopped, and
+// the others have given it up.
+void RendezvousServer::look_for_silence(Deadline now) {
+  const auto missed = now - std::exchange(last_look_, now);
+  if (missed > options_.silence) {
+    fail_all(fmt::format("{} was stopped for {:.0f} s", name_of(0), std::chrono::duration<double>(missed).count()));
+  }
+  for (size_t number = 0; number < ranks_.size(); ++number) {
+    Connection* heart = ranks_[number].heart;
+    if (heart == nullptr || ranks_[number].left) {
+      continue;
+    }
+    if (now - heart->last_heard > options_.silence) {
+      fail_all(fmt::format("{} has been silent for {:.0f} s: it is stopped, or cut off from the network",
+                           name_of(static_cast<int>(number)), std::chrono::duration<double>(options_.silence).count()));
+      return;
+    }
+  }
+}
+
+std::string RendezvousServer::who_is_missing() const {
+  std::string missing;
+  int count = 0;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (!members_[rank] || ranks_[rank].heart == nullptr) {
+      missing += fmt::format("{}{}", count++ == 0 ? "" : ", ", name_of(static_cast<int>(rank)));
+    }
+  }
+  std::string text = fmt::format("{} of {} did not come within {:.0f} s; {} running, and can {} host reach rank 0?",
+                                 missing, ranks_.size(), std::chrono::duration<double>(options_.join_timeout).count(),
+                                 count == 1 ? "is it" : "are they", count == 1 ? "its" : "each");
+  for (const std::string& refusal : refusals_) {
+    text += fmt::format(" ({})", refusal);
+  }
+  return text;
+}
+
+void RendezvousServer::fail_all(const std::string& reason) {
+  if (!failure_.empty() || all_left()) {
+    return;
+  }
+  failure_ = reason;
+  listener_ = Socket();
+  for (const Rank& rank : ranks_) {
+    if (rank.heart != nullptr) {
+      say(*rank.heart, {"failure", failure_});
+    }
+  }
+}
+
+std::string RendezvousServer::name_of(int rank) const {
+  const auto number = static_cast<size_t>(rank);
+  return describe(rank, members_[number] ? members_[number]->host : number < hosts_.size() ? hosts_[number] : "");
+}
+
+bool RendezvousServer::all_left() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.left; });
+}
+
+}  // namespace tandem

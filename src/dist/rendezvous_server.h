@@ -1,0 +1,92 @@
+// Where ranks meet: runs beside rank 0, on one thread that never waits for anybody.
+//
+// Every rank has two connections: "work" (it joins; leaves addresses for the others; gathers texts) and "heart"
+// (beats). Both begin with a proof of the secret, given within seconds; whatever else comes to the port is closed and
+// forgotten. The port is closed once all ranks are there. The first failure is told to all ranks, and is the last thing
+// they hear.
+//
+// Messages, server's first:
+//   {"tandem rendezvous 1", nonce}
+//                     {"hello", "work" or "heart", rank, nonce, proof}
+//   {"welcome", proof} or {"refused", reason}
+// work:               {"join", ...} (admission.h), answered when all have joined by {"team", host, address, interface,
+//                       checkpoint, device, node of rank 0, of rank 1, ...}
+//                     {"set", key, value}              {"ok"}
+//                     {"get", key, milliseconds}       {"value", value} once it is set, or {"late"}
+//                     {"gather", text}                 {"gathered", text of rank 0, ...} once all have sent theirs
+// heart:              {"beat"}, {"stop", reason}, {"leave"}
+//   {"beat"}, {"failure", reason}, {"left"} when all have left
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "dist/admission.h"
+#include "dist/socket.h"
+
+namespace tandem {
+
+inline constexpr const char* kGreeting = "tandem rendezvous 1";
+
+class RendezvousServer {
+ public:
+  // `hosts` by rank, where known.
+  RendezvousServer(Socket listener, int size, std::string secret, std::vector<std::string> hosts, TeamOptions options);
+  ~RendezvousServer();  // says what is still to be said, for a second at most
+  RendezvousServer(const RendezvousServer&) = delete;
+  RendezvousServer& operator=(const RendezvousServer&) = delete;
+
+ private:
+  struct Connection;
+  struct Rank {
+    Connection* work = nullptr;
+    Connection* heart = nullptr;
+    std::optional<std::string> gathered;
+    bool left = false;
+  };
+
+  void run();
+  void wait_for_events();
+  void accept_all();
+  void read(Connection& connection);
+  void write(Connection& connection);
+  void say(Connection& connection, const Message& message);
+  void close(Connection& connection);
+  void handle(Connection& connection, const Message& message);
+  void handle_hello(Connection& connection, const Message& message);
+  void handle_work(Connection& connection, const Message& message);
+  void handle_heart(Connection& connection, const Message& message);
+  void handle_join(Connection& connection, const Message& message);
+  void answer_gather();
+  void answer_gets(Deadline now);
+  void look_at_clock();
+  void look_for_silence(Deadline now);
+  void complete_team();
+  std::string who_is_missing() const;
+  void fail_all(const std::string& reason);
+  std::string name_of(int rank) const;
+  bool all_left() const;
+
+  Socket listener_;
+  const std::string secret_;
+  const std::vector<std::string> hosts_;
+  const TeamOptions options_;
+  const Deadline join_deadline_;
+  std::list<Connection> connections_;
+  std::vector<Rank> ranks_;
+  std::vector<std::optional<Member>> members_;
+  std::map<std::string, std::string> store_;
+  size_t store_bytes_ = 0;
+  std::vector<std::string> refusals_;  // joins that were refused, for who_is_missing()
+  bool complete_ = false;
+  std::string failure_;
+  Deadline last_look_;
+  Deadline last_beat_;
+  std::atomic<bool> end_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,60 @@
+// A TCP socket as an owned file descriptor, and the few calls that ranks need on it.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tandem {
+
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~Socket();
+
+  int get() const { return descriptor_; }
+  bool open() const { return descriptor_ >= 0; }
+  int release() { return std::exchange(descriptor_, -1); }  // the caller closes it
+  // Ends both directions; a thread that waits on the socket wakes up. The descriptor stays open until the destructor.
+  void shut_down() const;
+
+ private:
+  int descriptor_ = -1;
+};
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+// Milliseconds until then, for poll(): at least 0.
+int milliseconds_until(Deadline deadline);
+
+// Listens on all addresses of this host, or on the loopback alone. Port 0: a free one.
+Socket listen_on(bool loopback_only, int port);
+int port_of(const Socket& listener);
+
+// Connects, or fails with the system's reason. The socket does not block.
+Socket connect_to(const std::string& host, int port, Deadline deadline);
+// The next connection that waits; a closed Socket where none does.
+Socket accept_from(const Socket& listener);
+
+// Numeric addresses of the two ends ("10.0.0.2"); empty where the connection is gone.
+std::string local_address(const Socket& socket);
+std::string peer_address(const Socket& socket);
+bool is_loopback(const std::string& address);
+// The network interface that has this address, or "".
+std::string interface_of(const std::string& address);
+
+// "address[,address...]:port" in its parts; fails where it is something else. Addresses of IPv6 stand in brackets.
+struct Endpoint {
+  std::vector<std::string> hosts;
+  int port = 0;
+};
+Endpoint parse_endpoint(const std::string& text);
+
+}  // namespace tandem

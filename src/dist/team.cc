@@ -1,0 +1,196 @@
+#include "dist/team.h"
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "dist/admission.h"
+#include "dist/gloo.h"
+#include "dist/gloo_store.h"
+#include "dist/guarded_communicator.h"
+#include "dist/heartbeat.h"
+#include "dist/rendezvous_server.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kVerdictTime{2000};  // from a failed call to the news of who is gone
+constexpr milliseconds kSlack{10000};       // the server's own limits come first
+constexpr size_t kLongestText = 1U << 20;   // of a gather
+
+class JoinedTeam final : public Team {
+ public:
+  JoinedTeam(const World& world, const Identity& identity, const TeamOptions& options) : options_(options) {
+    world_ = world;
+    const auto deadline = steady_clock::now() + options.join_timeout;
+    if (world.rank == 0) {
+      start_server();
+    }
+    const std::string server = "rank 0 at " + world_.rendezvous;
+    heartbeat_ = std::make_unique<Heartbeat>(RendezvousClient(world_, "heart", deadline),
+                                             describe(world.rank, world.host), server, options);
+    work_ = std::make_unique<RendezvousClient>(world_, "work", deadline);
+    heartbeat_->on_failure([this](const std::string& reason) { end_work(reason); });
+    join(identity, deadline + kSlack);
+    std::vector<int> all(world.size);
+    std::iota(all.begin(), all.end(), 0);
+    add_communicator("all", all);
+  }
+
+  ~JoinedTeam() override { heartbeat_.reset(); }  // first, so that the others hear of it before connections close
+
+  Communicator& communicator() override {
+    require(!communicators_.empty(), "this rank has left the team");
+    return *communicators_.front();
+  }
+
+  Communicator& add_communicator(const std::string& name, const std::vector<int>& ranks) override {
+    const auto own = std::find(ranks.begin(), ranks.end(), rank());
+    require(own != ranks.end(), "rank {} makes communicator '{}', to which it does not belong", rank(), name);
+    auto made = guard([&] {
+      GlooStore store(*work_, name, options_.join_timeout);
+      return make_gloo_communicator(store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
+                                    members_[rank()].address, options_.collective_timeout);
+    });
+    auto guarded =
+        make_guarded_communicator(std::move(made), [this](const std::string& text) { return explain(text); });
+    const std::lock_guard lock(mutex_);
+    communicators_.push_back(std::move(guarded));
+    if (const std::string reason = failure(); !reason.empty()) {
+      communicators_.back()->abort(reason);
+    }
+    return *communicators_.back();
+  }
+
+  std::vector<std::string> gather(const std::string& text) override {
+    require(text.size() <= kLongestText, "a text of {} bytes is too long to be gathered", text.size());
+    return guard([&] {
+      Message answer = work_->ask({"gather", text}, steady_clock::now() + options_.collective_timeout);
+      require(static_cast<int>(answer.size()) == size() + 1, "the gather came back with {} texts", answer.size() - 1);
+      answer.erase(answer.begin());
+      return answer;
+    });
+  }
+
+  void on_failure(std::function<void(const std::string&)> action) override {
+    heartbeat_->on_failure(std::move(action));
+  }
+  std::string failure() const override { return heartbeat_->failure(); }
+  void stop(const std::string& reason) override {
+    heartbeat_->stop(fmt::format("{}: {}", describe(rank(), world_.host), reason));
+  }
+
+  void leave() override {
+    heartbeat_->leave();
+    const std::lock_guard lock(mutex_);
+    communicators_.clear();
+  }
+
+ private:
+  void start_server() {
+    const Endpoint endpoint = parse_endpoint(world_.rendezvous);
+    const bool local = is_loopback(endpoint.hosts.front());
+    Socket listener = world_.listener >= 0 ? Socket(world_.listener) : listen_on(local, endpoint.port);
+    world_.rendezvous = fmt::format("127.0.0.1:{}", port_of(listener));
+    server_ =
+        std::make_unique<RendezvousServer>(std::move(listener), world_.size, world_.secret, world_.hosts, options_);
+  }
+
+  void join(const Identity& identity, Deadline deadline) {
+    Candidate self;
+    self.size = size();
+    self.member = {.rank = rank(),
+                   .node = node(),
+                   .host = world_.host,
+                   .address = local_address(work_->socket()),
+                   .interface = interface_of(local_address(work_->socket())),
+                   .identity = identity};
+    const Message team = guard([&] { return work_->ask(to_message(self), deadline); });
+    constexpr int kFields = 6;
+    require(static_cast<int>(team.size()) == 1 + kFields * size(), "the team's list has {} fields", team.size());
+    for (int i = 0; i < size(); ++i) {
+      const std::string* fields = &team[1 + kFields * i];
+      Member member{.rank = i,
+                    .node = number_of(fields[5], 0, 1 << 30),
+                    .host = printable(fields[0], 255),
+                    .address = printable(fields[1], 255),
+                    .interface = printable(fields[2], 64),
+                    .identity = identity};
+      member.identity.checkpoint = fields[3];
+      member.identity.device = fields[4];
+      members_.push_back(std::move(member));
+    }
+    heartbeat_->set_rank_0(name_of(0));
+    if (rank() == 0) {
+      log_team();
+    }
+  }
+
+  // One line: who is where, and over which interface.
+  void log_team() const {
+    std::string hosts;
+    for (const Member& member : members_) {
+      const Member* before = member.rank > 0 ? &members_[member.rank - 1] : nullptr;
+      if (before == nullptr || before->host != member.host || before->address != member.address) {
+        hosts += fmt::format("{}{} ({} on {})", hosts.empty() ? "" : ", ", member.host, member.address,
+                             member.interface.empty() ? "?" : member.interface);
+      }
+    }
+    log::info("{} workers, started by {}: {}", size(), world_.started_by, hosts);
+  }
+
+  // What failed, in the team's words where the team knows more. An error that is this rank's own ends the others too.
+  std::string explain(const std::string& text) {
+    std::string reason = heartbeat_->wait_for_failure(kVerdictTime);
+    if (reason.empty()) {
+      stop(text);
+      reason = failure();
+    }
+    return reason.empty() ? text : reason;
+  }
+
+  template <class Call>
+  auto guard(const Call& call) -> decltype(call()) {
+    try {
+      return call();
+    } catch (const Error& error) {
+      fail("{}", explain(error.what()));
+    }
+  }
+
+  void end_work(const std::string& reason) {
+    work_->shut_down();
+    const std::lock_guard lock(mutex_);
+    for (const auto& communicator : communicators_) {
+      communicator->abort(reason);
+    }
+  }
+
+  const TeamOptions options_;
+  std::unique_ptr<RendezvousServer> server_;  // on rank 0
+  std::unique_ptr<RendezvousClient> work_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;  // the first has all ranks
+  std::unique_ptr<Heartbeat> heartbeat_;
+};
+
+}  // namespace
+
+std::string Team::name_of(int rank) const { return describe(rank, members_.at(static_cast<size_t>(rank)).host); }
+
+std::unique_ptr<Team> join_team(const World& world, const Identity& identity, const TeamOptions& options) {
+  require(world.size >= 1 && world.rank >= 0 && world.rank < world.size, "rank {} of {} ranks", world.rank, world.size);
+  if (world.size == 1) {
+    return make_single_team(identity, world);
+  }
+  require(!world.secret.empty(), "the ranks have no secret: set TANDEM_SECRET to the same text for all of them");
+  return std::make_unique<JoinedTeam>(world, identity, options);
+}
+
+}  // namespace tandem

@@ -1,0 +1,160 @@
+// Ranks become a team, work together, and hear of each other's end.
+#include "dist/team.h"
+
+#include <atomic>
+
+#include "core/error.h"
+#include "ranks.h"
+#include "teams.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using testing::expect_all_say;
+using testing::expect_no_errors;
+using testing::message_of;
+using testing::quick_options;
+using testing::run_ranks;
+using testing::run_teams;
+using testing::same_bits;
+using testing::sum_of;
+using testing::values_of;
+using testing::view_of;
+
+TEST(Team, SumsGathersAndLeaves) {
+  for (const int size : {2, 3, 5}) {
+    const auto expected = sum_of<float>(size, 100003);
+    expect_no_errors(run_teams(size, [&](Team& team) {
+      std::vector<float> values = values_of<float>(team.rank(), 100003);
+      team.communicator().all_reduce(view_of(values));
+      EXPECT_TRUE(same_bits(values, expected));
+      for (int round = 0; round < 3; ++round) {
+        const auto texts = team.gather(fmt::format("{} of {}", team.rank(), round));
+        ASSERT_EQ(static_cast<int>(texts.size()), size);
+        for (int rank = 0; rank < size; ++rank) {
+          EXPECT_EQ(texts[rank], fmt::format("{} of {}", rank, round));
+        }
+      }
+      EXPECT_EQ(team.members()[size - 1].address, "127.0.0.1");
+      EXPECT_EQ(team.members()[0].interface, "lo");
+      EXPECT_EQ(team.failure(), "");
+    }));
+  }
+}
+
+TEST(Team, GroupsOfRanks) {
+  expect_no_errors(run_teams(4, [&](Team& team) {
+    const int pair = team.rank() / 2;
+    Communicator& inside = team.add_communicator("pair " + std::to_string(pair), {2 * pair, 2 * pair + 1});
+    Communicator& across =
+        team.add_communicator("row " + std::to_string(team.rank() % 2), {team.rank() % 2, team.rank() % 2 + 2});
+    EXPECT_EQ(inside.rank(), team.rank() % 2);
+    EXPECT_EQ(across.rank(), pair);
+    std::vector<double> value{static_cast<double>(1 << team.rank())};
+    inside.all_reduce(view_of(value));
+    EXPECT_EQ(value[0], pair == 0 ? 3 : 12);
+    across.all_reduce(view_of(value));
+    EXPECT_EQ(value[0], 15);
+    EXPECT_THROW(team.add_communicator("of others", {(team.rank() + 1) % 4}), Error);
+  }));
+}
+
+TEST(Team, OfOneNeedsNoSockets) {
+  World alone;
+  alone.host = "here";
+  const auto team = join_team(alone, {.version = "1", .config = "", .data = "", .checkpoint = "", .device = ""});
+  EXPECT_EQ(team->size(), 1);
+  EXPECT_EQ(team->members().at(0).host, "here");
+  EXPECT_EQ(team->gather("x"), std::vector<std::string>{"x"});
+  std::vector<float> values(3, 2.0F);
+  team->communicator().all_reduce(view_of(values));
+  EXPECT_EQ(values[0], 2.0F);
+  int calls = 0;
+  team->on_failure([&](const std::string& reason) { calls += reason == "enough" ? 1 : 100; });
+  team->stop("enough");
+  team->stop("again");
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(message_of([&] { team->communicator().barrier(); }), "enough");
+  team->leave();
+}
+
+// A main thread that does nothing for longer than the silence limit, or a collective that waits for it, is no death.
+TEST(Team, LongWorkIsNoDeath) {
+  expect_no_errors(run_teams(3, [&](Team& team) {
+    if (team.rank() == 1) {
+      std::this_thread::sleep_for(milliseconds(2500));
+    }
+    team.communicator().barrier();
+    if (team.rank() == 0) {
+      std::this_thread::sleep_for(milliseconds(1800));
+    }
+    team.gather("");
+  }));
+}
+
+TEST(Team, LeavingWaitsForAll) {
+  std::atomic<int> came = 0;
+  expect_no_errors(run_ranks(make_local_worlds(3), [&](const World& world) {
+    const auto team = join_team(world, {}, quick_options());
+    std::this_thread::sleep_for(milliseconds(world.rank == 2 ? 600 : 0));
+    ++came;
+    team->leave();
+    EXPECT_EQ(came, 3);
+    EXPECT_THROW(team->communicator(), Error);
+  }));
+}
+
+TEST(Team, AnErrorOfOneIsTheErrorOfAll) {
+  std::atomic<int> heard = 0;
+  const auto errors = run_ranks(make_local_worlds(3), [&](const World& world) {
+    const auto team = join_team(world, {}, quick_options());
+    team->on_failure([&](const std::string&) { ++heard; });
+    if (team->rank() == 1) {
+      team->stop("the disk is full");
+      fail("{}", team->failure());
+    }
+    team->communicator().barrier();
+  });
+  expect_all_say(errors, "rank 1 on host ");
+  expect_all_say(errors, ": the disk is full");
+  EXPECT_EQ(heard, 3);
+}
+
+TEST(Team, OneThatEndsEarlyIsNamed) {
+  for (const int lost : {0, 2}) {
+    const auto began = steady_clock::now();
+    auto errors = run_ranks(make_local_worlds(3), [&](const World& world) {
+      const auto team = join_team(world, {}, quick_options());
+      require(team->rank() != lost, "I give up");
+      team->communicator().barrier();
+      ADD_FAILURE() << "the barrier came through without rank " << lost;
+    });
+    EXPECT_EQ(errors[lost], "I give up");
+    errors.erase(errors.begin() + lost);
+    expect_all_say(errors, fmt::format("rank {} on host ", lost));
+    expect_all_say(errors, "ended before the others");
+    EXPECT_LT(steady_clock::now() - began, milliseconds(5000));
+  }
+}
+
+TEST(Team, FailureEndsAGatherAndLeave) {
+  const auto errors = run_ranks(make_local_worlds(3), [&](const World& world) {
+    const auto team = join_team(world, {}, quick_options());
+    if (team->rank() == 0) {
+      team->gather("never all of them");
+    } else if (team->rank() == 1) {
+      team->leave();
+    } else {
+      std::this_thread::sleep_for(milliseconds(200));
+      team->stop("no more");
+      fail("{}", team->failure());
+    }
+  });
+  expect_all_say(errors, "rank 2 on host ");
+  expect_all_say(errors, ": no more");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,63 @@
+// Teams whose ranks are threads of this process.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dist/team.h"
+#include "temporary_directory.h"
+
+namespace tandem::testing {
+
+// Short limits, and no end of the process that runs the tests.
+inline TeamOptions quick_options() {
+  using std::chrono::milliseconds;
+  return {.join_timeout = milliseconds(10000),
+          .heartbeat = milliseconds(100),
+          .silence = milliseconds(1500),
+          .collective_timeout = milliseconds(20000),
+          .exit_after = milliseconds(0)};
+}
+
+// What each rank's thread threw, "" for those that came through.
+inline std::vector<std::string> run_ranks(const std::vector<World>& worlds,
+                                          const std::function<void(const World&)>& body) {
+  std::vector<std::string> errors(worlds.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < worlds.size(); ++i) {
+    threads.emplace_back([&, i] { errors[i] = message_of([&] { body(worlds[i]); }); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return errors;
+}
+
+// Joins `size` ranks, runs body(team) on each, and leaves. Gives what each threw.
+inline std::vector<std::string> run_teams(int size, const std::function<void(Team&)>& body,
+                                          const TeamOptions& options = quick_options()) {
+  return run_ranks(make_local_worlds(size), [&](const World& world) {
+    const auto team = join_team(world, {}, options);
+    body(*team);
+    team->leave();
+  });
+}
+
+inline void expect_no_errors(const std::vector<std::string>& errors) {
+  for (const std::string& error : errors) {
+    EXPECT_EQ(error, "");
+  }
+}
+
+inline void expect_all_say(const std::vector<std::string>& errors, const std::string& part) {
+  for (const std::string& error : errors) {
+    EXPECT_NE(error.find(part), std::string::npos) << "'" << error << "' does not say '" << part << "'";
+  }
+}
+
+}  // namespace tandem::testing
