@@ -1,0 +1,100 @@
+#include "observe/probes/host_probes.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+
+namespace tandem {
+
+namespace {
+
+constexpr double kMostCost = 0.005;     // of one core
+constexpr double kShortestLast = 0.05;  // seconds that are worth a last record
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double thread_cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+ProbeSet::ProbeSet(const ProbeOptions& options) {
+  if (std::unique_ptr<Probe> gpu = make_gpu_probe(options.gpu, options.nvml)) {
+    probes_.push_back(std::move(gpu));
+  }
+  if (options.host) {
+    probes_.push_back(make_cpu_probe(options.root));
+    probes_.push_back(make_memory_probe(options.root));
+    probes_.push_back(make_disk_probe(options.root, options.run));
+    probes_.push_back(make_network_probe(options.root, options.interface));
+  }
+  probes_.push_back(make_process_probe(options.root));
+  last_ = steady_seconds();
+  last_cost_ = thread_cpu_seconds();
+  measured(0);  // where the counters begin
+}
+
+Record ProbeSet::sample() {
+  const double now = steady_seconds(), cost = thread_cpu_seconds();
+  const double seconds = std::max(now - std::exchange(last_, now), 1e-6);
+  Record record = measured(seconds);
+  record.add("probe_cpu_seconds", cost - std::exchange(last_cost_, cost));
+  return record;
+}
+
+Record ProbeSet::measured(double seconds) {
+  Record record{.kind = "probe"};
+  record.add("seconds", seconds);
+  for (const std::unique_ptr<Probe>& probe : probes_) {
+    probe->sample(record, seconds);
+  }
+  return record;
+}
+
+HostProbes::HostProbes(const ProbeOptions& options, std::function<void(Record)> write) : write_(std::move(write)) {
+  // Signals are for the main thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this, options] { work(options); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+HostProbes::~HostProbes() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stop_.notify_all();
+  thread_.join();
+}
+
+void HostProbes::work(const ProbeOptions& options) {
+  pthread_setname_np(pthread_self(), "tandem-probes");
+  ProbeSet probes(options);
+  double begin = steady_seconds(), wait = options.period;
+  for (bool end = false; !end;) {
+    {
+      std::unique_lock lock(mutex_);
+      end = stop_.wait_for(lock, std::chrono::duration<double>(wait), [this] { return stopping_; });
+    }
+    const double now = steady_seconds();
+    if (end && now - begin < kShortestLast) {
+      return;
+    }
+    const double cost = thread_cpu_seconds();
+    write_(probes.sample());
+    begin = now;
+    wait = std::max(options.period, (thread_cpu_seconds() - cost) / kMostCost);
+  }
+}
+
+}  // namespace tandem
