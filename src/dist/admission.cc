@@ -57,14 +57,13 @@ std::string objection_to(const Candidate& candidate, const std::vector<std::opti
     return fmt::format("{} was told that there are {} ranks, rank 0 that there are {}", name_of(member), candidate.size,
                        present.size());
   }
-  if (present[0]) {
-    const std::string differs = difference(member, *present[0]);
-    if (!differs.empty()) {
-      return differs;
-    }
-  }
   for (const auto& other : present) {
-    const std::string found = other ? conflict(member, *other) : "";
+    std::string found = other ? conflict(member, *other) : "";
+    if (found.empty() && other && member.rank == 0) {
+      found = difference(*other, member);
+    } else if (found.empty() && other && other->rank == 0) {
+      found = difference(member, *other);
+    }
     if (!found.empty()) {
       return found;
     }

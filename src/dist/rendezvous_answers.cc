@@ -15,6 +15,7 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr size_t kMessageLimit = 2U << 20;  // bytes, once the secret is proven
+constexpr int kMostWarnings = 3;            // about wrong secrets
 constexpr size_t kStoreLimit = 256U << 20;  // bytes of all values together
 
 }  // namespace
@@ -39,16 +40,21 @@ void RendezvousServer::handle_hello(Connection& connection, const Message& messa
     connection.last_words = true;
     say(connection, {"refused", reason});
   };
-  const std::string from = peer_address(connection.socket);
   if (!same_proof(message[4], proof(secret_, {"rank", connection.nonce, message[3], message[1], message[2]}))) {
-    log::warning("a join from {} was refused: its secret is not this run's", from);
+    if (++wrong_secrets_ <= kMostWarnings) {
+      log::warning("a join from {} was refused: its secret is not this run's", connection.from);
+    }
     return refuse("the secret is wrong: all ranks of a run need the same TANDEM_SECRET, or come from one launcher");
   }
-  const int number = number_of(message[2], 0, static_cast<int>(ranks_.size()) - 1);
+  const int number = number_of(message[2], 0, INT_MAX);
+  if (static_cast<size_t>(number) >= ranks_.size()) {
+    return refuse(
+        fmt::format("rank 0 was told that there are {} ranks, so there is no rank {}", ranks_.size(), number));
+  }
   Rank& rank = ranks_[number];
   const bool heart = message[1] == "heart";
   if ((heart ? rank.heart : rank.work) != nullptr || members_[number]) {
-    refusals_.push_back(fmt::format("a second process, at {}, claimed to be rank {}", from, number));
+    refusals_.push_back(fmt::format("a second process, at {}, claimed to be rank {}", connection.from, number));
     return refuse(fmt::format("{} is already there: two processes were given the same rank", name_of(number)));
   }
   (heart ? rank.heart : rank.work) = &connection;
@@ -102,7 +108,7 @@ void RendezvousServer::handle_work(Connection& connection, const Message& messag
 
 void RendezvousServer::handle_join(Connection& connection, const Message& message) {
   Candidate candidate = to_candidate(message, connection.rank);
-  const std::string seen = peer_address(connection.socket);
+  const std::string& seen = connection.from;
   std::string objection = objection_to(candidate, members_);
   if (objection.empty() && candidate.member.address != seen) {
     objection = fmt::format(

@@ -15,6 +15,7 @@ struct RendezvousServer::Connection {
   MessageReader in;
   std::string out;  // said, not yet sent
   std::string nonce;
+  std::string from = peer_address(socket);
   Kind kind = Kind::stranger;
   int rank = -1;
   Deadline since = std::chrono::steady_clock::now();

@@ -240,8 +240,7 @@ void RendezvousServer::fail_all(const std::string& reason) {
   if (!failure_.empty() || all_left()) {
     return;
   }
-  failure_ = reason;
-  listener_ = Socket();
+  failure_ = reason;  // those that come later hear it too
   for (const Rank& rank : ranks_) {
     if (rank.heart != nullptr) {
       say(*rank.heart, {"failure", failure_});
