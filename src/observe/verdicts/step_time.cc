@@ -7,26 +7,25 @@
 #include <span>
 
 #include "observe/progress.h"
+#include "observe/verdicts/rank_clock.h"
 #include "observe/verdicts/statistics.h"
 
 namespace tandem {
 
 namespace {
 
-// Worth a word: a tenth of the time is what a user could win back.
-constexpr double kWorth = 0.1;
-
 struct Sums {
-  double steps = 0, compute = 0, data = 0, validation = 0, checkpoint = 0, pairs = 0, target_tokens = 0;
-  double step() const { return compute + data; }
-  double all() const { return step() + validation + checkpoint; }
+  double steps = 0, step_seconds = 0, communication = 0, data = 0, validation = 0, checkpoint = 0, pairs = 0,
+         target_tokens = 0;
+  double all() const { return step_seconds + validation + checkpoint; }
 };
 
 Sums sums_of(std::span<const TrainPoint> points) {
   Sums s;
   for (const TrainPoint& point : points) {
     s.steps += point.steps;
-    s.compute += point.compute_seconds;
+    s.step_seconds += point.step_seconds();
+    s.communication += point.communication_seconds;
     s.data += point.data_seconds;
     s.validation += point.validation_seconds;
     s.checkpoint += point.checkpoint_seconds;
@@ -92,16 +91,17 @@ Verdict step_time(const RunData& run) {
     v.answer = "No step time is recorded yet.";
     return v;
   }
-  const double mean_step = sums.step() / sums.steps, with_pauses = sums.all() / sums.steps;
-  const double data_share = sums.data / sums.step();
+  const double mean_step = sums.step_seconds / sums.steps, with_pauses = sums.all() / sums.steps;
+  const double data_share = sums.data / sums.step_seconds;
   const double pause_share = (sums.validation + sums.checkpoint) / sums.all();
   const double slower = slowdown(times.plain);
   v.add("mean", mean_step, "s").add("median", weighted_quantile(times.weighted, 0.5), "s");
   v.add("p95", weighted_quantile(times.weighted, 0.95), "s").add("mean_with_pauses", with_pauses, "s");
   v.add("steps_per_second", 1 / mean_step, "1/s").add("steps_per_second_with_pauses", 1 / with_pauses, "1/s");
-  v.add("target_tokens_per_second", sums.target_tokens / sums.step(), "1/s");
+  v.add("target_tokens_per_second", sums.target_tokens / sums.step_seconds, "1/s");
   v.add("pairs_per_step", sums.pairs / sums.steps).add("target_tokens_per_step", sums.target_tokens / sums.steps);
-  v.add("data_share", data_share).add("validation_share", sums.validation / sums.all());
+  v.add("data_share", data_share).add("communication_share", sums.communication / sums.step_seconds);
+  v.add("validation_share", sums.validation / sums.all());
   v.add("checkpoint_share", sums.checkpoint / sums.all()).add("slowdown", slower);
   v.add("steps_per_record", sums.steps / static_cast<double>(times.plain.size()));
   v.label = slower > 1 + kWorth    ? "slowing_down"
@@ -114,10 +114,13 @@ Verdict step_time(const RunData& run) {
   v.answer = fmt::format(
       "A step (one update, {} pairs with {} target tokens) takes {} on average ({:.3g} steps/s), median {}, 95 % below "
       "{} (means of {:.0f} steps each); with validations and checkpoints {} ({:.3g} steps/s); waiting for data is "
-      "{:.1f} % of a step, validations and checkpoints {:.1f} % of the run{}.",
+      "{:.1f} % of a step{}, validations and checkpoints {:.1f} % of the run{}.",
       human_count(sums.pairs / sums.steps), human_count(sums.target_tokens / sums.steps), milliseconds(mean_step),
       1 / mean_step, milliseconds(v.figure("median")), milliseconds(v.figure("p95")), v.figure("steps_per_record"),
-      milliseconds(with_pauses), 1 / with_pauses, 100 * data_share, 100 * pause_share,
+      milliseconds(with_pauses), 1 / with_pauses, 100 * data_share,
+      sums.communication > 0 ? fmt::format(", for the network {:.1f} %", 100 * sums.communication / sums.step_seconds)
+                             : "",
+      100 * pause_share,
       slower > 1 + kWorth ? fmt::format("; steps became slower, {:.2f} times what they took early on", slower) : "");
   return v;
 }

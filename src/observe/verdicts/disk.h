@@ -1,0 +1,13 @@
+// Will the disk be full before the run ends?
+#pragma once
+
+#include "observe/run_reader.h"
+#include "observe/verdicts/verdict.h"
+
+namespace tandem {
+
+// Labels: ample, filling (full before the planned end, or within a day where no end is known), nearly_full (less than 2
+// % or 1 GB is free), empty.
+Verdict disk(const RunData& run, const RunPlan& plan);
+
+}  // namespace tandem

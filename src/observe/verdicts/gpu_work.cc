@@ -1,0 +1,184 @@
+#include "observe/verdicts/gpu_work.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "observe/verdicts/rank_clock.h"
+#include "observe/verdicts/units.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr double kGood = 0.4, kSome = 0.1;  // of the measured peak
+// Of the power limit. GPUs that wait draw 11 to 21 % of it, GPUs that work half and more.
+constexpr double kLowPower = 0.35, kHighPower = 0.5;
+constexpr double kBusy = 90;  // percent of "utilisation"
+
+// Means over ranks; NaN = not measured on any.
+struct Work {
+  double achieved = kUnknown, peak = kUnknown;  // FLOP/s of a rank
+  double lowest = kUnknown;                     // share of the peak, of the rank that has least
+  int lowest_rank = -1;
+  double idle = kUnknown;  // share of a step that waits for data or the network
+  double waits_for_network = kUnknown;
+  double power = kUnknown, power_limit = kUnknown, utilisation = kUnknown, clock = kUnknown;
+  double throttled = kUnknown;  // share of time
+  std::set<std::string> reasons;
+  bool gpu = false;
+
+  double share() const { return achieved / peak; }
+  double power_share() const { return power / power_limit; }
+};
+
+class Mean {
+ public:
+  void add(double value) {
+    if (std::isfinite(value)) {
+      sum_ += value;
+      ++count_;
+    }
+  }
+  double value() const { return count_ > 0 ? sum_ / count_ : kUnknown; }
+
+ private:
+  double sum_ = 0;
+  int count_ = 0;
+};
+
+void add_clocks(Work& w, const std::vector<RankClock>& clocks) {
+  Mean achieved, peak, idle, network;
+  for (const RankClock& clock : clocks) {
+    idle.add((clock.communication + clock.data) / clock.step);
+    network.add(clock.communication / clock.step);
+    if (clock.flops > 0 && clock.setup.peak_flops > 0) {
+      achieved.add(clock.rate());
+      peak.add(clock.setup.peak_flops);
+      const double share = clock.rate() / clock.setup.peak_flops;
+      if (!(share >= w.lowest)) {
+        w.lowest = share;
+        w.lowest_rank = clock.rank;
+      }
+    }
+  }
+  w.achieved = achieved.value(), w.peak = peak.value(), w.idle = idle.value(), w.waits_for_network = network.value();
+}
+
+void add_probes(Work& w, const RunData& run) {
+  Mean power, limit, utilisation, clock, throttled;
+  for (const RankMetrics& metrics : run.ranks) {
+    const ProbePoint probe = probed(metrics);
+    power.add(probe.gpu_power_watts);
+    limit.add(probe.gpu_power_limit_watts);
+    utilisation.add(probe.gpu_utilisation_percent);
+    clock.add(probe.gpu_sm_clock_mhz);
+    throttled.add(probe.seconds > 0 ? probe.gpu_throttled_seconds / probe.seconds : kUnknown);
+    for (const ProbePoint& point : metrics.probes) {
+      if (point.gpu_throttled_seconds > 0 && w.reasons.size() < 8) {
+        w.reasons.insert(point.gpu_throttle);
+      }
+    }
+    w.gpu = w.gpu || !metrics.gpu_name.empty() || std::isfinite(probe.gpu_power_watts) ||
+            setup_of(metrics).backend.find("cuda") != std::string::npos;
+  }
+  w.power = power.value(), w.power_limit = limit.value(), w.utilisation = utilisation.value();
+  w.clock = clock.value(), w.throttled = throttled.value();
+}
+
+const char* label_of(const Work& w) {
+  const double share = w.share(), power = w.power_share();
+  if (w.utilisation >= kBusy && power < kLowPower && !(share >= kGood)) {
+    return "spinning";
+  }
+  if (std::isfinite(share)) {
+    return share >= kGood ? "working" : share >= kSome ? "partly" : "hardly";
+  }
+  if (std::isfinite(power)) {
+    return power >= kHighPower ? "working" : power >= kLowPower ? "partly" : "hardly";
+  }
+  return "empty";
+}
+
+std::string opening(const std::string& label, const Work& w) {
+  const std::string what = w.gpu ? "the GPUs" : "the CPU";
+  return label == "working"    ? "Yes"
+         : label == "partly"   ? "In part"
+         : label == "spinning" ? "No: " + what + " mostly wait in a spinning kernel"
+                               : "Hardly";
+}
+
+std::string power_text(const Work& w) {
+  if (!std::isfinite(w.power)) {
+    return "";
+  }
+  return std::isfinite(w.power_limit)
+             ? fmt::format("; power {:.0f} W of {:.0f} W ({})", w.power, w.power_limit, percent_text(w.power_share()))
+             : fmt::format("; power {:.0f} W", w.power);
+}
+
+std::string warning_text(const Work& w) {
+  if (!(w.utilisation >= 0)) {
+    return "";
+  }
+  return w.utilisation >= kBusy && w.power_share() < kLowPower
+             ? fmt::format(
+                   "; the \"utilisation\" of {:.0f} % at {:.0f} W is a kernel that spins while it waits, not work",
+                   w.utilisation, w.power)
+             : fmt::format("; \"utilisation\" {:.0f} %, which says only that some kernel ran", w.utilisation);
+}
+
+std::string throttle_text(const Work& w) {
+  if (!(w.throttled > 0.01)) {
+    return "";
+  }
+  std::string reasons;
+  for (const std::string& reason : w.reasons) {
+    reasons += (reasons.empty() ? "" : "; ") + reason;
+  }
+  return fmt::format("; slowed down for heat or power {} of the time ({})", percent_text(w.throttled), reasons);
+}
+
+void add_figures(Verdict& v, const Work& w) {
+  v.add("achieved", w.achieved, "FLOP/s").add("peak", w.peak, "FLOP/s").add("share_of_peak", w.share());
+  v.add("lowest_share_of_peak", w.lowest).add("lowest_rank", w.lowest_rank);
+  v.add("idle_share", w.idle).add("network_share", w.waits_for_network);
+  v.add("power", w.power, "W").add("power_limit", w.power_limit, "W").add("power_share", w.power_share());
+  v.add("utilisation", w.utilisation, "%").add("sm_clock", w.clock, "MHz").add("throttled_share", w.throttled);
+}
+
+}  // namespace
+
+Verdict gpu_work(const RunData& run) {
+  const std::vector<RankClock> clocks = clocks_of(run);
+  Work w;
+  add_clocks(w, clocks);
+  add_probes(w, run);
+  Verdict v{.key = "gpu_work",
+            .question = w.gpu ? "Are the GPUs doing work?" : "Is the hardware doing work?",
+            .label = label_of(w),
+            .answer = ""};
+  add_figures(v, w);
+  if (v.label == "empty") {
+    v.answer =
+        "That cannot be said: neither the arithmetic of a step against the hardware's peak nor power is recorded.";
+    return v;
+  }
+  v.confidence = std::isfinite(w.share()) ? confidence_by(clocks.front().windows.size()) : Confidence::low;
+  v.answer = opening(v.label, w);
+  if (std::isfinite(w.share())) {
+    v.answer += fmt::format(": {} a rank, {} of the {} that matrix products reach here", flops_text(w.achieved),
+                            percent_text(w.share()), flops_text(w.peak));
+  }
+  v.answer += power_text(w);
+  if (std::isfinite(w.idle)) {
+    v.answer += fmt::format("; {} of a step waits for data or the network", percent_text(w.idle));
+  }
+  v.answer += warning_text(w) + throttle_text(w) + ".";
+  return v;
+}
+
+}  // namespace tandem

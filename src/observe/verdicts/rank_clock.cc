@@ -1,0 +1,89 @@
+#include "observe/verdicts/rank_clock.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "observe/run_reader_points.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr size_t kWarmUp = 5;  // windows from which on the first is left out
+
+double start_of(const RankMetrics& metrics) {
+  return metrics.setups.empty() ? -std::numeric_limits<double>::infinity() : metrics.setups.back().time;
+}
+
+std::vector<TrainPoint> windows_of(const RankMetrics& metrics) {
+  std::vector<TrainPoint> windows;
+  for (const TrainPoint& point : metrics.train) {
+    if (point.time >= start_of(metrics) && point.steps > 0 && point.step_seconds() > 0) {
+      windows.push_back(point);
+    }
+  }
+  if (windows.size() >= kWarmUp) {
+    windows.erase(windows.begin());
+  }
+  return windows;
+}
+
+}  // namespace
+
+std::string RankClock::name() const {
+  return setup.host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on {}", rank, setup.host);
+}
+
+std::vector<RankClock> clocks_of(const RunData& run) {
+  std::vector<RankClock> clocks;
+  for (const RankMetrics& metrics : run.ranks) {
+    RankClock clock{.rank = metrics.rank, .setup = setup_of(metrics), .windows = windows_of(metrics)};
+    TrainPoint sum;
+    for (const TrainPoint& point : clock.windows) {
+      sum = merged(sum, point);
+    }
+    if (!(sum.steps > 0)) {
+      continue;
+    }
+    clock.steps = sum.steps;
+    clock.pauses = sum.validation_seconds + sum.checkpoint_seconds;
+    clock.step = sum.step_seconds() / sum.steps;
+    clock.compute = sum.compute_seconds / sum.steps;
+    clock.communication = sum.communication_seconds / sum.steps;
+    clock.transfer = sum.transfer_seconds / sum.steps;
+    clock.data = sum.data_seconds / sum.steps;
+    clock.sent = sum.sent_bytes / sum.steps;
+    clock.received = sum.received_bytes / sum.steps;
+    clock.flops = sum.flops / sum.steps;
+    clocks.push_back(std::move(clock));
+  }
+  return clocks;
+}
+
+int ranks_of(const RunData& run) {
+  double ranks = static_cast<double>(run.ranks.size());
+  for (const RankMetrics& metrics : run.ranks) {
+    const double stated = setup_of(metrics).ranks;
+    ranks = stated > ranks && stated <= 1e6 ? stated : ranks;
+  }
+  return static_cast<int>(ranks);
+}
+
+ProbePoint probed(const RankMetrics& metrics) {
+  ProbePoint sum;
+  for (const ProbePoint& point : metrics.probes) {
+    if (point.time >= start_of(metrics)) {
+      sum = merged(sum, point);
+    }
+  }
+  return sum;
+}
+
+Confidence confidence_by(size_t windows) {
+  return windows >= 20 ? Confidence::high : windows >= 5 ? Confidence::medium : Confidence::low;
+}
+
+}  // namespace tandem

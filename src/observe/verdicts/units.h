@@ -1,0 +1,15 @@
+// Quantities in words, with the unit that they are in: most wrong answers about a run come from units.
+#pragma once
+
+#include <string>
+
+namespace tandem {
+
+std::string seconds_text(double seconds);         // "12.3 ms", "1.71 s", "3 m 20 s" from two minutes on
+std::string size_text(double bytes);              // "365 MB (348 MiB)"
+std::string bits_text(double bits_per_second);    // "96.0 Mbit/s", "1.60 Gbit/s"
+std::string rate_text(double bytes_per_second);   // "12.0 MB/s (96.0 Mbit/s)"
+std::string flops_text(double flops_per_second);  // "437 TFLOP/s"
+std::string percent_text(double share);           // "0.42 %", "9.1 %", "54 %"
+
+}  // namespace tandem
