@@ -3,7 +3,8 @@
 // The CPU twin (backend/cpu/<op>.cc) is the specification; another device gives the same numbers, fast.
 //
 // Contracts that hold for every op:
-//  - Gradients of parameters are added to (+=); gradients of activations are written (=) unless `accumulate` is given.
+//  - Gradients are written (=) unless `accumulate` is given; then they are added to (+=). Not so embed_backward's: they
+//    are always added to.
 //  - Matrices are packed: a row is a token, sentences lie one after the other, there is no padding. Rows past the
 //    true count (a device may work on a fixed capacity) hold finite numbers and never touch a weight.
 //  - The types: activations and compute weights in the compute type C (f32, bf16; f64 in tests); parameter gradients,
@@ -62,7 +63,16 @@ struct BackwardEpilogue {
   View saved;  // relu: x itself (after dropout), which is 0 exactly where no gradient flows; gelu, swish: its `pre`
   Dropout dropout = {};
   View gate = {};         // the forward's
-  View column_sums = {};  // M [1, in] or empty: += the sums of dx over its rows, the gradient of a bias before x
+  View column_sums = {};  // M [1, in] or empty: the sums of dx over its rows, the gradient of a bias before x
+  bool accumulate_sums = true;
+};
+
+// Gradients of a norm's parameters and, where not empty, of a bias that was added to the branch before it: the sums of
+// dbranch over its rows. All M [1, d].
+struct NormGradients {
+  View gamma, beta;
+  View branch_bias = {};
+  bool accumulate = true;
 };
 
 // Sentence i owns the rows starts[i] to starts[i + 1] of its side.
@@ -175,8 +185,9 @@ class Backend {
   virtual void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) = 0;
   virtual void linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
                                      bool accumulate) = 0;
-  // dw += dy' x; dbias += column sums of dy (dbias may be empty). dw, dbias in M.
-  virtual void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x) = 0;
+  // dw = dy' x; dbias = column sums of dy (dbias may be empty); or += . dw, dbias in M.
+  virtual void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
+                                      bool accumulate) = 0;
 
   // ---- embedding: x[r] = dropout(table[tokens[r]] * scale + positions[position[r]])
   // table C [V, d]; positions M [longest, d]; tokens, position i32 [1, rows].
@@ -196,9 +207,9 @@ class Backend {
   virtual void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
                              const View& branch, const View& gamma, const View& beta, const Dropout& dropout) = 0;
   // d = norm's backward of dnormed, plus dsum (may be empty: nothing else used the sum);
-  // dresidual = d; dbranch = d * mask (may be empty). dgamma, dbeta += . `sum` is the forward's.
+  // dresidual = d; dbranch = d * mask (may be empty). `sum` is the forward's.
   // dresidual may be the same memory as dsum or dnormed.
-  virtual void residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma, const View& dbeta,
+  virtual void residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
                                       const View& dnormed, const View& dsum, const View& sum, const View& statistics,
                                       const View& gamma, const Dropout& dropout) = 0;
 

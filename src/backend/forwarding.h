@@ -38,8 +38,9 @@ class ForwardingBackend : public Backend {
                              bool accumulate) override {
     inner_.linear_backward_input(dx, dy, w, epilogue, accumulate);
   }
-  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x) override {
-    inner_.linear_backward_weight(dw, dbias, dy, x);
+  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
+                              bool accumulate) override {
+    inner_.linear_backward_weight(dw, dbias, dy, x, accumulate);
   }
   void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
              float scale, const Dropout& dropout) override {
@@ -54,10 +55,10 @@ class ForwardingBackend : public Backend {
                      const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override {
     inner_.residual_norm(sum, normed, statistics, residual, branch, gamma, beta, dropout);
   }
-  void residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma, const View& dbeta,
+  void residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
                               const View& dnormed, const View& dsum, const View& sum, const View& statistics,
                               const View& gamma, const Dropout& dropout) override {
-    inner_.residual_norm_backward(dresidual, dbranch, dgamma, dbeta, dnormed, dsum, sum, statistics, gamma, dropout);
+    inner_.residual_norm_backward(dresidual, dbranch, gradients, dnormed, dsum, sum, statistics, gamma, dropout);
   }
   void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
                  const AttentionShape& shape) override {

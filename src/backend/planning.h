@@ -34,13 +34,13 @@ class PlanningBackend final : public Backend {
 
   void linear(const View&, const View&, const View&, const Epilogue&) override {}
   void linear_backward_input(const View&, const View&, const View&, const BackwardEpilogue&, bool) override {}
-  void linear_backward_weight(const View&, const View&, const View&, const View&) override {}
+  void linear_backward_weight(const View&, const View&, const View&, const View&, bool) override {}
   void embed(const View&, const View&, const View&, const View&, const View&, float, const Dropout&) override {}
   void embed_backward(const View&, const View&, const TokenOrder&, float, const Dropout&) override {}
   void add_rows(const View&, const View&, const View&) override {}
   void residual_norm(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
                      const Dropout&) override {}
-  void residual_norm_backward(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
+  void residual_norm_backward(const View&, const View&, const NormGradients&, const View&, const View&, const View&,
                               const View&, const View&, const Dropout&) override {}
   void attention(const View&, const View&, const View&, const View&, const View&, const AttentionShape&) override {}
   void attention_backward(const View&, const View&, const View&, const View&, const View&, const View&, const View&,

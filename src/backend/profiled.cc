@@ -68,10 +68,11 @@ void ProfiledBackend::linear_backward_input(const View& dx, const View& dy, cons
           [&] { inner_.linear_backward_input(dx, dy, w, epilogue, accumulate); });
 }
 
-void ProfiledBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x) {
+void ProfiledBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
+                                             bool accumulate) {
   measure(fmt::format("linear_backward_weight{} {}x{}x{}", dbias.empty() ? "" : " bias", dw.rows, dw.cols, dy.rows),
-          2 * bytes_of(dw) + bytes_of(dy, x), 2 * size(dw) * static_cast<double>(dy.rows),
-          [&] { inner_.linear_backward_weight(dw, dbias, dy, x); });
+          (accumulate ? 2 : 1) * bytes_of(dw) + bytes_of(dy, x), 2 * size(dw) * static_cast<double>(dy.rows),
+          [&] { inner_.linear_backward_weight(dw, dbias, dy, x, accumulate); });
 }
 
 void ProfiledBackend::embed(const View& x, const View& tokens, const View& position, const View& table,
@@ -93,12 +94,12 @@ void ProfiledBackend::residual_norm(const View& sum, const View& normed, const V
           [&] { inner_.residual_norm(sum, normed, statistics, residual, branch, gamma, beta, dropout); });
 }
 
-void ProfiledBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma,
-                                             const View& dbeta, const View& dnormed, const View& dsum, const View& sum,
+void ProfiledBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
+                                             const View& dnormed, const View& dsum, const View& sum,
                                              const View& statistics, const View& gamma, const Dropout& dropout) {
   measure(shape_of("residual_norm_backward", dnormed), bytes_of(dresidual, dbranch, dnormed, dsum, sum, statistics), 0,
           [&] {
-            inner_.residual_norm_backward(dresidual, dbranch, dgamma, dbeta, dnormed, dsum, sum, statistics, gamma,
+            inner_.residual_norm_backward(dresidual, dbranch, gradients, dnormed, dsum, sum, statistics, gamma,
                                           dropout);
           });
 }

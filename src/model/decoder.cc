@@ -27,11 +27,14 @@ Decoder::Decoder(ParameterLayout& layout, const ModelConfig& config)
     const LayerPlaces places = layer_places(config.heads, places_index(l));
     stack_.add_sublayer(layout, name + ".self.norm", places.self_output);
     self_.push_back(SelfAttention::make(layout, name + ".self", config.width, config.attention_bias));
+    stack_.sum_bias_of(self_.back().out);
     stack_.add_sublayer(layout, name + ".cross.norm", places.cross_output);
     cross_.push_back(CrossAttention::make(layout, name + ".cross", config.width, config.attention_bias));
+    stack_.sum_bias_of(cross_.back().out);
     stack_.add_sublayer(layout, name + ".ffn.norm", places.feed_forward_output);
     feed_forward_.push_back(
         FeedForward::make(layout, name + ".ffn", config.width, config.feed_forward, config.activation));
+    stack_.sum_bias_of(feed_forward_.back().out);
   }
   stack_.finish(layout, "decoder.norm");
 }

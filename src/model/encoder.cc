@@ -11,9 +11,11 @@ Encoder::Encoder(ParameterLayout& layout, const ModelConfig& config)
     const LayerPlaces places = layer_places(config.heads, l);
     stack_.add_sublayer(layout, name + ".self.norm", places.self_output);
     attention_.push_back(SelfAttention::make(layout, name + ".self", config.width, config.attention_bias));
+    stack_.sum_bias_of(attention_.back().out);
     stack_.add_sublayer(layout, name + ".ffn.norm", places.feed_forward_output);
     feed_forward_.push_back(
         FeedForward::make(layout, name + ".ffn", config.width, config.feed_forward, config.activation));
+    stack_.sum_bias_of(feed_forward_.back().out);
   }
   stack_.finish(layout, "encoder.norm");
 }

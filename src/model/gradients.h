@@ -1,5 +1,5 @@
-// Where a backward pass adds the gradients of parameters, and how ranks that add theirs up learn, while the pass goes
-// on, what is complete.
+// Where a backward pass adds or writes the gradients of parameters, and how ranks that add theirs up learn, while the
+// pass goes on, what is complete.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,8 @@ namespace tandem {
 struct Gradients {
   Gradients(const View& all) : flat(all) {}  // NOLINT(google-explicit-constructor): most callers have only this
 
-  View flat;  // M [1, flat]
+  View flat;               // M [1, flat]
+  bool accumulate = true;  // false: what it holds is overwritten
 
   // The rest is for several ranks. An embedding's table is looked up last in the backward pass, but its rows are few:
   // where these are given, M [n, D], the looked-up rows' gradients are added here and not to the table, and the batch's

@@ -96,6 +96,7 @@ void Transformer::train(const Weights& weights, const Gradients& gradients, cons
   require(batch.state != nullptr, "training needs the step's state");
   Context context = context_for(weights, arena);
   context.gradients = gradients.flat;
+  context.accumulate = gradients.accumulate;
   context.state = batch.state;
   context.training = true;
   if (gradients.complete) {
@@ -107,6 +108,13 @@ void Transformer::train(const Weights& weights, const Gradients& gradients, cons
   }
   const Pass pass = forward(context, batch);
 
+  if (!gradients.accumulate) {  // the output's matrix is written; a table of its own gets only the rows of its tokens
+    for (const ParameterLayout::Id table : {source_embedding_.table, target_embedding_.table}) {
+      if (table != output_.matrix) {
+        backend_.fill_zero(context.gradient(table));
+      }
+    }
+  }
   const View dmemory = context.take(pass.memory.rows, pass.memory.cols);
   {
     const Scratch scratch(arena);

@@ -30,7 +30,7 @@ class Transformer {
     return side == Side::source ? source_embedding_.table : target_embedding_.table;
   }
 
-  // Forward and backward over one micro-batch with dropout: adds to gradients (M [1, flat]) and to *totals.
+  // Forward and backward over one micro-batch with dropout: adds to *totals and adds to or writes the gradients.
   void train(const Weights& weights, const Gradients& gradients, const Batch& batch, float smoothing,
              LossTotals* totals, Arena& arena) const;
 

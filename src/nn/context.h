@@ -5,7 +5,7 @@
 //
 // A layer is a small value: the ids of its parameters and its sizes. `forward` writes its output and returns what
 // `backward` needs; those views lie in the arena and live until it is reset. `backward` adds to the gradients of
-// parameters and gives its temporary memory back.
+// parameters, or writes them (see Context::accumulate), and gives its temporary memory back.
 #pragma once
 
 #include <functional>
@@ -29,6 +29,7 @@ struct Context {
   const ParameterLayout& layout;
   Weights weights;
   View gradients = {};               // M [1, flat]; empty where there is no backward pass
+  bool accumulate = true;            // false: what the gradients hold is overwritten, not added to
   const StepState* state = nullptr;  // in the backend's memory; needed in training
   bool training = false;             // dropout is on and what the backward pass needs is kept
   // Told in a backward pass: the gradients of this parameter and of all after it are complete. May be empty.

@@ -40,7 +40,8 @@ void FeedForward::backward(const Context& context, const Saved& saved, const Vie
                       .saved = saved.pre.empty() ? saved.hidden : saved.pre,
                       .dropout = saved.dropout,
                       .gate = saved.gate,
-                      .column_sums = in.bias_gradient(context)});
+                      .column_sums = in.bias_gradient(context),
+                      .accumulate_sums = context.accumulate});
   in.backward_weight(context, dhidden, saved.input, false);
   in.backward_input(context, dinput, dhidden, {}, accumulate);
 }

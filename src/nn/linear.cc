@@ -55,7 +55,8 @@ void Linear::backward_weight(const Context& context, const View& dy, const View&
   const View dw = weight_in(context, context.gradients);
   require_shape(dy, dy.rows, dw.rows, "the output gradient of a matrix product");
   require_shape(x, dy.rows, dw.cols, "the input of a matrix product");
-  context.backend.linear_backward_weight(dw, with_bias ? bias_gradient(context) : View{}, dy, x);
+  context.backend.linear_backward_weight(dw, with_bias && !bias_summed ? bias_gradient(context) : View{}, dy, x,
+                                         context.accumulate);
 }
 
 }  // namespace tandem

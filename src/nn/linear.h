@@ -12,6 +12,7 @@ struct Linear {
   ParameterLayout::Id weight = -1;  // the first of `parts` matrices [out / parts, in] that lie together
   ParameterLayout::Id bias = -1;    // the first of `parts` vectors; -1: no bias
   int parts = 1;
+  bool bias_summed = false;  // its gradient is made where the product's output goes (see ResidualStack::sum_bias_of)
 
   // Parameters NAME.weight and, where asked for, NAME.bias.
   static Linear make(ParameterLayout& layout, const std::string& name, int64_t out, int64_t in, bool with_bias);
@@ -23,7 +24,7 @@ struct Linear {
   void forward(const Context& context, const View& y, const View& x, Epilogue epilogue = {}) const;
   void backward_input(const Context& context, const View& dx, const View& dy, const BackwardEpilogue& epilogue = {},
                       bool accumulate = false) const;
-  // with_bias false: the bias's gradient is added up elsewhere (see bias_gradient).
+  // with_bias false: the bias's gradient is made elsewhere (see bias_gradient).
   void backward_weight(const Context& context, const View& dy, const View& x, bool with_bias = true) const;
   View bias_gradient(const Context& context) const { return bias_in(context, context.gradients); }
 

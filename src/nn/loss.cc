@@ -38,10 +38,14 @@ void OutputLoss::train(const Context& context, LossTotals* totals, const View& d
   require_shape(dhidden, hidden.rows, hidden.cols, "the gradient of the output projection's input");
   const View w = context.compute(matrix);
   const View dw = context.gradient(matrix);
+  if (hidden.rows == 0 && !context.accumulate) {
+    context.backend.fill_zero(dw);
+  }
   for_each_chunk(*this, context, hidden, labels, [&](const View& logits, int64_t first) {
     context.backend.cross_entropy(totals, logits, labels.slice_cols(first, logits.rows), smoothing, context.state);
     context.backend.linear_backward_input(dhidden.slice_rows(first, logits.rows), logits, w, {}, false);
-    context.backend.linear_backward_weight(dw, {}, logits, hidden.slice_rows(first, logits.rows));
+    context.backend.linear_backward_weight(dw, {}, logits, hidden.slice_rows(first, logits.rows),
+                                           context.accumulate || first > 0);
   });
 }
 

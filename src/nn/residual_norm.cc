@@ -28,11 +28,13 @@ ResidualNorm::Saved ResidualNorm::forward(const Context& context, const View& re
 }
 
 void ResidualNorm::backward(const Context& context, const Saved& saved, const View& dresidual, const View& dbranch,
-                            const View& dnormed, const View& dsum) const {
+                            const View& dnormed, const View& dsum, const View& dbias) const {
   require_shape(dnormed, saved.normed.rows, saved.normed.cols, "the output gradient of a layer norm");
   require_shape(dresidual, saved.normed.rows, saved.normed.cols, "the residual gradient of a layer norm");
-  context.backend.residual_norm_backward(dresidual, dbranch, context.gradient(gamma), context.gradient(beta), dnormed,
-                                         dsum, saved.sum, saved.statistics, context.master(gamma), saved.dropout);
+  require(dbias.empty() || !dbranch.empty(), "a layer norm without a branch has no bias before it");
+  context.backend.residual_norm_backward(
+      dresidual, dbranch, {context.gradient(gamma), context.gradient(beta), dbias, context.accumulate}, dnormed, dsum,
+      saved.sum, saved.statistics, context.master(gamma), saved.dropout);
 }
 
 }  // namespace tandem

@@ -22,9 +22,10 @@ struct ResidualNorm {
   // Without a branch (an empty view) the sum is the residual itself.
   Saved forward(const Context& context, const View& residual, const View& branch, const Dropout& dropout) const;
 
-  // dresidual may be the memory of dnormed or dsum; dbranch and dsum may be empty.
+  // dresidual may be the memory of dnormed or dsum; dbranch and dsum may be empty. dbias, M [1, D] or empty: the
+  // gradient of a bias that was added to the branch last.
   void backward(const Context& context, const Saved& saved, const View& dresidual, const View& dbranch,
-                const View& dnormed, const View& dsum) const;
+                const View& dnormed, const View& dsum, const View& dbias = {}) const;
 };
 
 }  // namespace tandem

@@ -5,6 +5,12 @@ namespace tandem {
 void ResidualStack::add_sublayer(ParameterLayout& layout, const std::string& name, uint32_t place) {
   norms_.push_back(ResidualNorm::make(layout, name, width_));
   places_.push_back(place);
+  outputs_.emplace_back();
+}
+
+void ResidualStack::sum_bias_of(Linear& output) {
+  output.bias_summed = true;
+  outputs_.back() = output;
 }
 
 void ResidualStack::finish(ParameterLayout& layout, const std::string& name) {
@@ -42,7 +48,8 @@ View ResidualStack::backward(const Context& context, const Saved& saved, const V
   View dsum;
   for (int i = sublayers() - 1; i >= 0; --i) {
     const size_t n = static_cast<size_t>(i) + (pre_norm_ ? 1 : 0);
-    norms_[n].backward(context, saved.norms[n], dresidual, dbranch, doutput, dsum);
+    const View dbias = outputs_[static_cast<size_t>(i)].bias_gradient(context);
+    norms_[n].backward(context, saved.norms[n], dresidual, dbranch, doutput, dsum, dbias);
     sublayer(i, doutput, dbranch, !pre_norm_);
     // The next norm in a pre-norm stack belongs to this sublayer's input, and its gradient comes with the next turn.
     const ResidualNorm& own = norms_[static_cast<size_t>(i)];

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/linear.h"
 #include "nn/residual_norm.h"
 
 namespace tandem {
@@ -22,6 +23,9 @@ class ResidualStack {
 
   // The next sublayer's norm, parameters NAME.gamma and NAME.beta; `place` is that of its output's dropout.
   void add_sublayer(ParameterLayout& layout, const std::string& name, uint32_t place);
+  // The last sublayer added ends with this product: its bias's gradient, the sums of dbranch, is made by the norm that
+  // reads and writes dbranch anyway, and not by the product's backward.
+  void sum_bias_of(Linear& output);
   // After the last sublayer: the norm that ends a pre-norm stack.
   void finish(ParameterLayout& layout, const std::string& name);
 
@@ -48,6 +52,7 @@ class ResidualStack {
   float rate_;
   Side side_;
   std::vector<uint32_t> places_;     // of each sublayer
+  std::vector<Linear> outputs_;      // of each sublayer, those whose bias is summed here
   std::vector<ResidualNorm> norms_;  // of each sublayer, and the last one of a pre-norm stack
 };
 

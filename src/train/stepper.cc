@@ -46,14 +46,15 @@ StepResult Stepper::take() {
 // ---- the ops of a step
 
 void Stepper::begin() {
-  backend_.fill_zero(weights_.gradients());
   backend_.fill_zero(make_view(&static_cast<StepResult*>(results_->block())->totals, DType::i32, 1,
                                sizeof(LossTotals) / 4, state_.memory()));
 }
 
-void Stepper::round(const Batch& batch) {
-  model_.train(weights_.weights(), weights_.gradients(), batch, smoothing_,
-               &static_cast<StepResult*>(results_->block())->totals, arena_);
+void Stepper::round(const Batch& batch, bool first) {
+  Gradients gradients = weights_.gradients();
+  gradients.accumulate = !first;
+  model_.train(weights_.weights(), gradients, batch, smoothing_, &static_cast<StepResult*>(results_->block())->totals,
+               arena_);
 }
 
 void Stepper::update(const StepState* state) {
@@ -85,6 +86,7 @@ void Stepper::give(const TrainStep& step, StepState state, bool recorded) {
   if (!whole) {
     run(begin_, [this] { begin(); });
   }
+  bool first = true;
   for (const HostBatch& batch : step.rounds) {
     const auto layout = std::find_if(layouts_.begin(), layouts_.end(),
                                      [&batch](const BatchLayout& candidate) { return candidate.holds(batch); });
@@ -96,16 +98,20 @@ void Stepper::give(const TrainStep& step, StepState state, bool recorded) {
     feed_->send();
     Recordings& own = recordings_[static_cast<size_t>(layout - layouts_.begin())];
     const Batch views = layout->batch(feed_->block(), state_.memory());
-    run(whole ? own.whole : own.round, [this, whole, views, device_state] {
-      arena_.reset();
-      if (whole) {
-        begin();
-      }
-      round(views);
-      if (whole) {
-        update(device_state);
-      }
-    });
+    run(whole   ? own.whole
+        : first ? own.first
+                : own.next,
+        [this, whole, first, views, device_state] {
+          arena_.reset();
+          if (whole) {
+            begin();
+          }
+          round(views, first);
+          if (whole) {
+            update(device_state);
+          }
+        });
+    first = false;
   }
   if (!whole) {
     run(update_, [this, device_state] { update(device_state); });
@@ -118,12 +124,17 @@ void Stepper::give_true_counts(const TrainStep& step, StepState& state) {
   const View device_state = state_.view(DType::i32, 1, sizeof state / 4);
   backend_.upload(device_state, &state);
   begin();
+  if (step.rounds.empty()) {
+    backend_.fill_zero(weights_.gradients());
+  }
+  bool first = true;
   for (const HostBatch& batch : step.rounds) {
     state.first_source = batch.source.first;
     state.first_target = batch.target.first;
     backend_.upload(device_state, &state);
     arena_.reset();
-    round(upload_batch(backend_, arena_, batch, static_cast<const StepState*>(state_.data())));
+    round(upload_batch(backend_, arena_, batch, static_cast<const StepState*>(state_.data())), first);
+    first = false;
   }
   update(static_cast<const StepState*>(state_.data()));
 }

@@ -40,16 +40,16 @@ class Stepper {
   void set_updates(int64_t updates);  // how many updates were done before
 
  private:
-  // The ops of a step: zero, then rounds, then the update.
+  // The ops of a step: sums to zero, then rounds, then the update. The first round overwrites the gradients.
   void begin();
-  void round(const Batch& batch);
+  void round(const Batch& batch, bool first);
   void update(const StepState* state);
 
   void give_true_counts(const TrainStep& step, StepState& state);
 
   struct Recordings {
-    std::unique_ptr<Recording> whole;  // begin, round, update
-    std::unique_ptr<Recording> round;
+    std::unique_ptr<Recording> whole;  // begin, first round, update
+    std::unique_ptr<Recording> first, next;
   };
 
   Backend& backend_;

@@ -90,9 +90,9 @@ TEST(CheckedBackend, GradientsMayBeWrittenOverTheirInputs) {
   auto expected = dnormed;
   const auto cpu = make_cpu_backend(1);
   Matrix<float> other_gamma(1, 8), other_beta(1, 8);
-  cpu->residual_norm_backward(expected.view(), {}, other_gamma.view(), other_beta.view(), expected.view(), {},
+  cpu->residual_norm_backward(expected.view(), {}, {other_gamma.view(), other_beta.view()}, expected.view(), {},
                               sum.view(), statistics.view(), gamma.view(), {});
-  checked.backend.residual_norm_backward(dnormed.view(), {}, dgamma.view(), dbeta.view(), dnormed.view(), {},
+  checked.backend.residual_norm_backward(dnormed.view(), {}, {dgamma.view(), dbeta.view()}, dnormed.view(), {},
                                          sum.view(), statistics.view(), gamma.view(), {});
   EXPECT_EQ(dnormed.data, expected.data);
   EXPECT_EQ(dgamma.data, other_gamma.data);

@@ -16,6 +16,7 @@ struct Options {
   bool keep_sum = true;
   bool dsum = true;
   float rate = 0;
+  bool accumulate = true;
 };
 
 const Options kOptions[] = {{},
@@ -23,6 +24,7 @@ const Options kOptions[] = {{},
                             {.rate = 0.3F},
                             {.keep_sum = false, .rate = 0.3F},
                             {.dsum = false, .rate = 0.3F},
+                            {.rate = 0.3F, .accumulate = false},
                             {.branch = false, .dsum = false, .rate = 0.3F}};
 
 template <class T>
@@ -30,7 +32,7 @@ struct Norm {
   using M = MasterOf<T>;
   Options options;
   Matrix<T> residual, branch, sum, normed, dnormed, dsum, dresidual, dbranch;
-  Matrix<M> gamma, beta, statistics, dgamma, dbeta;
+  Matrix<M> gamma, beta, statistics, dgamma, dbeta, dbias;
 
   Norm(int64_t rows, int64_t cols, Options o)
       : options(o),
@@ -46,7 +48,8 @@ struct Norm {
         beta(Matrix<M>::random(1, cols, 6)),
         statistics(rows, 2),
         dgamma(Matrix<M>::random(1, cols, 7)),
-        dbeta(Matrix<M>::random(1, cols, 8)) {}
+        dbeta(Matrix<M>::random(1, cols, 8)),
+        dbias(Matrix<M>::random(1, cols, 9)) {}
 
   View optional(bool present, Matrix<T>& matrix) { return present ? matrix.view() : View{}; }
   Dropout dropout() const { return {options.rate, 12, Side::target, &kState}; }
@@ -56,9 +59,10 @@ struct Norm {
                           optional(options.branch, branch), gamma.view(), beta.view(), dropout());
   }
   void backward(Backend& backend) {
-    backend.residual_norm_backward(dresidual.view(), optional(options.branch, dbranch), dgamma.view(), dbeta.view(),
-                                   dnormed.view(), optional(options.dsum, dsum), sum.view(), statistics.view(),
-                                   gamma.view(), dropout());
+    backend.residual_norm_backward(
+        dresidual.view(), optional(options.branch, dbranch),
+        {dgamma.view(), dbeta.view(), options.branch ? dbias.view() : View{}, options.accumulate}, dnormed.view(),
+        optional(options.dsum, dsum), sum.view(), statistics.view(), gamma.view(), dropout());
   }
 };
 
@@ -67,7 +71,7 @@ Results run(Backend& backend, int64_t rows, int64_t cols, const Options& options
   Norm<T> norm(rows, cols, options);
   norm.forward(backend, true);  // the backward pass needs the sum
   norm.backward(backend);
-  Results results;
+  Results results = {1};  // no rows give zeros, and zeros alone are not compared
   append(results, norm.sum.data);
   append(results, norm.normed.data);
   append(results, norm.statistics.data);
@@ -75,6 +79,7 @@ Results run(Backend& backend, int64_t rows, int64_t cols, const Options& options
   append(results, norm.dbranch.data);
   append(results, norm.dgamma.data);
   append(results, norm.dbeta.data);
+  append(results, norm.dbias.data);
   return results;
 }
 
@@ -118,7 +123,12 @@ TEST(ResidualNorm, BackwardMatchesCentralDifferences) {
              (options.dsum ? testing::dot(norm.sum.data, norm.dsum.data) : 0);
     };
     loss();
-    const Matrix<double> gamma_before = norm.dgamma, beta_before = norm.dbeta;
+    Matrix<double> gamma_before = norm.dgamma, beta_before = norm.dbeta, bias_before = norm.dbias;
+    if (!options.accumulate) {
+      for (Matrix<double>* before : {&gamma_before, &beta_before, &bias_before}) {
+        std::fill(before->data.begin(), before->data.end(), 0.0);
+      }
+    }
     norm.backward(*backend);
     const auto check = [&](Matrix<double> gradient, Matrix<double>& x) {
       Matrix<double> numeric(x.rows, x.cols);
@@ -128,12 +138,20 @@ TEST(ResidualNorm, BackwardMatchesCentralDifferences) {
     for (size_t i = 0; i < gamma_before.data.size(); ++i) {  // gradients of parameters are added to
       norm.dgamma.data[i] -= gamma_before.data[i];
       norm.dbeta.data[i] -= beta_before.data[i];
+      norm.dbias.data[i] -= bias_before.data[i];
     }
     check(norm.dresidual, norm.residual);
     check(norm.dgamma, norm.gamma);
     check(norm.dbeta, norm.beta);
     if (options.branch) {
       check(norm.dbranch, norm.branch);
+      for (int64_t col = 0; col < norm.dbias.cols; ++col) {  // a bias reaches every row of the branch
+        double sum = 0;
+        for (int64_t row = 0; row < norm.dbranch.rows; ++row) {
+          sum += norm.dbranch.row(row)[col];
+        }
+        EXPECT_NEAR(norm.dbias.data[static_cast<size_t>(col)], sum, 1e-12);
+      }
     }
   }
 }
@@ -157,7 +175,7 @@ TEST(ResidualNorm, GradientsMayBeWrittenOverTheirInputs) {
     apart.backward(*backend);
     over.forward(*backend, true);
     const View target = over_dsum ? over.dsum.view() : over.dnormed.view();
-    backend->residual_norm_backward(target, over.dbranch.view(), over.dgamma.view(), over.dbeta.view(),
+    backend->residual_norm_backward(target, over.dbranch.view(), {over.dgamma.view(), over.dbeta.view()},
                                     over.dnormed.view(), over.dsum.view(), over.sum.view(), over.statistics.view(),
                                     over.gamma.view(), over.dropout());
     EXPECT_EQ(over_dsum ? over.dsum.data : over.dnormed.data, apart.dresidual.data);

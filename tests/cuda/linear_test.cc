@@ -89,7 +89,7 @@ Results forward(Lab& lab, const Case& c) {
 constexpr int64_t kOut = 64;  // of the product behind h
 
 // h = dropout(activation(x w1' + bias)) and the gradient of its argument, given that of h w2'.
-Results backward_input(Lab& lab, const Case& c, bool column_sums) {
+Results backward_input(Lab& lab, const Case& c, bool column_sums, bool accumulate_sums = true) {
   const Dropout dropout{c.rate, 9, Side::target, lab.put_struct(kState)};
   const Room h = lab.poisoned(c.rows, c.out, c.margin), pre = lab.poisoned(c.rows, c.out, c.margin);
   const View gate = c.gate ? gate_of(lab, c, c.out).inner : View{};
@@ -109,19 +109,20 @@ Results backward_input(Lab& lab, const Case& c, bool column_sums) {
   epilogue.gate = gate;
   const Room sums = lab.random<float>(1, c.out, 11);
   epilogue.column_sums = column_sums ? sums.inner : View{};
+  epilogue.accumulate_sums = accumulate_sums;
   const Room dx = c.accumulate ? lab.random(c.rows, c.out, 6, 1, c.margin) : lab.poisoned(c.rows, c.out, c.margin);
   lab.backend().linear_backward_input(dx, lab.random(c.rows, kOut, 5, 1, c.margin), lab.random(kOut, c.out, 7),
                                       epilogue, c.accumulate);
-  Results results;
+  Results results = {1};  // no rows give zeros, and zeros alone are not compared
   lab.append(results, column_sums ? sums : dx);
   return results;
 }
 
-Results backward_weight(Lab& lab, const Case& c) {
+Results backward_weight(Lab& lab, const Case& c, bool accumulate) {
   const Room dw = lab.random<float>(c.out, c.in, 8), dbias = lab.random<float>(1, c.out, 9);
   lab.backend().linear_backward_weight(dw, c.bias ? dbias.inner : View{}, lab.random(c.rows, c.out, 5, 1, c.margin),
-                                       lab.random(c.rows, c.in, 1, 1, c.margin));
-  Results results;
+                                       lab.random(c.rows, c.in, 1, 1, c.margin), accumulate);
+  Results results = {1};  // no rows give zeros, and zeros alone are not compared
   lab.append(results, dw);
   lab.append(results, dbias);
   return results;
@@ -156,15 +157,20 @@ TEST_F(CudaLinear, ColumnSums) {
     const double element = std::sqrt(static_cast<double>(kOut)) / 3 / kept;
     const double roundings = kept < 1 ? 2 : 1;
     const double walk = 4 * element / 256 / std::sqrt(3.0) * std::sqrt(roundings * kept * static_cast<double>(c.rows));
-    expect_twins([&](Lab& lab) { return backward_input(lab, c, true); }, {.absolute = 1e-3 + walk, .relative = 1e-3},
-                 describe(c));
+    for (const bool accumulate : {true, false}) {
+      expect_twins([&](Lab& lab) { return backward_input(lab, c, true, accumulate); },
+                   {.absolute = 1e-3 + walk, .relative = 1e-3}, describe(c));
+    }
   }
 }
 
 // Sums are made in f32 and not rounded.
 TEST_F(CudaLinear, BackwardWeight) {
   for (const Case& c : cases()) {
-    expect_twins([&](Lab& lab) { return backward_weight(lab, c); }, {.absolute = 1e-3, .relative = 1e-4}, describe(c));
+    for (const bool accumulate : {true, false}) {
+      expect_twins([&](Lab& lab) { return backward_weight(lab, c, accumulate); }, {.absolute = 1e-3, .relative = 1e-4},
+                   describe(c));
+    }
   }
 }
 

@@ -18,11 +18,13 @@ struct Case {
   bool dsum = true;
   float rate = 0;
   int64_t margin = 0;
+  bool bias = false;  // the gradient of one before the branch is wanted
+  bool accumulate = true;
 };
 
 std::string describe(const Case& c) {
-  return fmt::format("rows {} cols {} branch {} sum {} dsum {} rate {} margin {}", c.rows, c.cols, c.branch, c.keep_sum,
-                     c.dsum, c.rate, c.margin);
+  return fmt::format("rows {} cols {} branch {} sum {} dsum {} rate {} margin {} bias {} accumulate {}", c.rows, c.cols,
+                     c.branch, c.keep_sum, c.dsum, c.rate, c.margin, c.bias, c.accumulate);
 }
 
 std::vector<Case> cases() {
@@ -30,6 +32,7 @@ std::vector<Case> cases() {
   for (const int64_t rows : {0, 1, 31, 33, 1000}) {
     for (const int64_t cols : {1, 32, 33, 96, 512, 1000, 1024}) {
       all.push_back({.rows = rows, .cols = cols, .rate = 0.3F});
+      all.push_back({.rows = rows, .cols = cols, .rate = 0.3F, .bias = true, .accumulate = false});
     }
   }
   for (const int64_t cols : {96, 512, 1536, 3000, 8192}) {
@@ -40,8 +43,11 @@ std::vector<Case> cases() {
     all.push_back({.rows = 33, .cols = cols, .branch = false, .dsum = false});
     all.push_back({.rows = 33, .cols = cols, .rate = 0.3F, .margin = 8});
     all.push_back({.rows = 33, .cols = cols, .rate = 0.3F, .margin = 3});
+    all.push_back({.rows = 333, .cols = cols, .bias = true});
+    all.push_back({.rows = 333, .cols = cols, .rate = 0.3F, .margin = 3, .bias = true});
   }
   all.push_back({.rows = 5000, .cols = 512, .rate = 0.1F});  // several rounds of the grid
+  all.push_back({.rows = 5000, .cols = 512, .rate = 0.1F, .bias = true});
   all.push_back({.rows = 3000, .cols = 1024, .rate = 0.1F});
   return all;
 }
@@ -93,17 +99,20 @@ Results backward(Lab& lab, const Case& c, Over over) {
                          : over == Over::dnormed ? dnormed
                                                  : lab.poisoned(c.rows, c.cols, c.margin);
   const Room dbranch = lab.poisoned(c.rows, c.cols, c.margin);
-  const Room dgamma = lab.random<float>(1, c.cols, 7), dbeta = lab.random<float>(1, c.cols, 8);
-  lab.backend().residual_norm_backward(dresidual, c.branch ? dbranch.inner : View{}, dgamma, dbeta, dnormed,
+  const Room dgamma = lab.random<float>(1, c.cols, 7), dbeta = lab.random<float>(1, c.cols, 8),
+             dbias = lab.random<float>(1, c.cols, 9);
+  lab.backend().residual_norm_backward(dresidual, c.branch ? dbranch.inner : View{},
+                                       {dgamma, dbeta, c.bias ? dbias.inner : View{}, c.accumulate}, dnormed,
                                        c.dsum ? dsum.inner : View{}, sum, statistics, lab.random<float>(1, c.cols, 5),
                                        {c.rate, 12, Side::target, state});
-  Results results;
+  Results results = {1};  // no rows give zeros, and zeros alone are not compared
   lab.append(results, dresidual);
   if (c.branch) {
     lab.append(results, dbranch);
   }
   lab.append(results, dgamma);
   lab.append(results, dbeta);
+  lab.append(results, dbias);
   return results;
 }
 

@@ -18,6 +18,9 @@ TEST_P(Stack, Gradients) {
   for (int i = 0; i < 3; ++i) {
     stack.add_sublayer(check.layout, fmt::format("norm{}", i), static_cast<uint32_t>(i));
     sublayers.push_back(Linear::make(check.layout, fmt::format("f{}", i), kWidth, kWidth, true));
+    if (i != 1) {
+      stack.sum_bias_of(sublayers.back());
+    }
   }
   stack.finish(check.layout, "last");
   const View x = check.values(4, kWidth), dx = check.values(4, kWidth), weights = check.values(4, kWidth);

@@ -187,9 +187,10 @@ void CheckedBackend::linear_backward_input(const View& dx, const View& dy, const
   });
 }
 
-void CheckedBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x) {
+void CheckedBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
+                                            bool accumulate) {
   check("linear_backward_weight", {dw, dbias},
-        [&](Backend& b, auto&& at) { b.linear_backward_weight(at(dw), at(dbias), at(dy), at(x)); });
+        [&](Backend& b, auto&& at) { b.linear_backward_weight(at(dw), at(dbias), at(dy), at(x), accumulate); });
 }
 
 void CheckedBackend::embed(const View& x, const View& tokens, const View& position, const View& table,
@@ -217,12 +218,13 @@ void CheckedBackend::residual_norm(const View& sum, const View& normed, const Vi
   });
 }
 
-void CheckedBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma,
-                                            const View& dbeta, const View& dnormed, const View& dsum, const View& sum,
+void CheckedBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
+                                            const View& dnormed, const View& dsum, const View& sum,
                                             const View& statistics, const View& gamma, const Dropout& dropout) {
-  check("residual_norm_backward", {dresidual, dbranch, dgamma, dbeta}, [&](Backend& b, auto&& at) {
-    b.residual_norm_backward(at(dresidual), at(dbranch), at(dgamma), at(dbeta), at(dnormed), at(dsum), at(sum),
-                             at(statistics), at(gamma), at(dropout));
+  const NormGradients& g = gradients;
+  check("residual_norm_backward", {dresidual, dbranch, g.gamma, g.beta, g.branch_bias}, [&](Backend& b, auto&& at) {
+    b.residual_norm_backward(at(dresidual), at(dbranch), {at(g.gamma), at(g.beta), at(g.branch_bias), g.accumulate},
+                             at(dnormed), at(dsum), at(sum), at(statistics), at(gamma), at(dropout));
   });
 }
 

@@ -126,6 +126,9 @@ void CpuBackend::linear_backward_input(const View& dx, const View& dy, const Vie
       });
     }
     if (!epilogue.column_sums.empty()) {
+      if (!epilogue.accumulate_sums) {
+        fill_zero(epilogue.column_sums);
+      }
       add_column_sums<T>(epilogue.column_sums, dx, threads_);
     }
   });

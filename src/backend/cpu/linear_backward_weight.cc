@@ -120,7 +120,12 @@ void backward_weight(const Threads& threads, const View& dw, const View& dbias, 
 
 }  // namespace
 
-void CpuBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x) {
+void CpuBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
+                                        bool accumulate) {
+  if (!accumulate) {
+    fill_zero(dw);
+    fill_zero(dbias);
+  }
   dispatch(dy.dtype, [&]<class T>() { backward_weight<T>(threads_, dw, dbias, dy, x); });
 }
 

@@ -7,7 +7,7 @@ namespace tandem {
 
 namespace {
 
-// Rows whose parts of dgamma and dbeta are added up together; then the chunks are added in order.
+// Rows whose parts of the parameters' gradients are added up together; then the chunks are added in order.
 constexpr int64_t kRowsPerChunk = 64;
 
 template <class T>
@@ -24,9 +24,9 @@ struct Row {
 };
 
 // With x = (sum - mean) * rstd and g = dnormed * gamma: d = rstd * (g - mean(g) - x * mean(g x)) + dsum.
-// Adds the row's share to dgamma and dbeta.
+// Adds the row's share to dgamma, dbeta and dbias, which may be null.
 template <class T>
-void backward_row(const Row<T>& row, Wide<T>* dgamma, Wide<T>* dbeta, int64_t cols) {
+void backward_row(const Row<T>& row, Wide<T>* dgamma, Wide<T>* dbeta, Wide<T>* dbias, int64_t cols) {
   using A = Wide<T>;
   Vec<A> sum_g{}, sum_gx{};
   for_vectors<A>(cols, [&](int64_t i, auto part) {
@@ -49,29 +49,35 @@ void backward_row(const Row<T>& row, Wide<T>* dgamma, Wide<T>* dbeta, int64_t co
     }
     store(row.dresidual + i, d, part);
     if (row.dbranch != nullptr) {
-      store(row.dbranch + i, row.factors == nullptr ? d : d * load(row.factors + i, part), part);
+      d = row.factors == nullptr ? d : d * load(row.factors + i, part);
+      store(row.dbranch + i, d, part);
+    }
+    if (dbias != nullptr) {
+      store(dbias + i, load(dbias + i, part) + d, part);
     }
   });
 }
 
 }  // namespace
 
-void CpuBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma,
-                                        const View& dbeta, const View& dnormed, const View& dsum, const View& sum,
-                                        const View& statistics, const View& gamma, const Dropout& dropout) {
+void CpuBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
+                                        const View& dnormed, const View& dsum, const View& sum, const View& statistics,
+                                        const View& gamma, const Dropout& dropout) {
   const DropoutMask mask(dropout);
   const int64_t rows = dnormed.rows;
   const int64_t cols = dnormed.cols;
   const int64_t chunks = (rows + kRowsPerChunk - 1) / kRowsPerChunk;
+  const bool bias = !gradients.branch_bias.empty();
+  const int64_t share_size = (bias ? 3 : 2) * cols;
   dispatch(dnormed.dtype, [&]<class T>() {
     using A = Wide<T>;
     const auto row_of = [](const View& view, int64_t row) {
       return view.empty() ? nullptr : view.host<T>() + row * view.stride;
     };
-    A* partial = scratch<A, struct NormPartial>(chunks * 2 * cols);  // [chunks, dgamma and dbeta, cols]
+    A* partial = scratch<A, struct NormPartial>(chunks * share_size);  // [chunks, dgamma, dbeta and dbias, cols]
     for_chunks(threads_, rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
-      A* share = partial + begin / kRowsPerChunk * 2 * cols;
-      std::fill_n(share, 2 * cols, A{0});
+      A* share = partial + begin / kRowsPerChunk * share_size;
+      std::fill_n(share, share_size, A{0});
       A* factors = mask.on() && !dbranch.empty() ? scratch<A, struct NormFactors>(cols) : nullptr;
       for (int64_t row = begin; row < end; ++row) {
         if (factors != nullptr) {
@@ -80,18 +86,27 @@ void CpuBackend::residual_norm_backward(const View& dresidual, const View& dbran
         const A* found = statistics.host<A>() + row * statistics.stride;
         backward_row<T>({row_of(dresidual, row), row_of(dbranch, row), row_of(dnormed, row), row_of(dsum, row),
                          row_of(sum, row), gamma.host<A>(), factors, found[0], found[1]},
-                        share, share + cols, cols);
+                        share, share + cols, bias ? share + 2 * cols : nullptr, cols);
       }
     });
-    for_chunks(threads_, cols, 64, [&](int64_t begin, int64_t end) {
-      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-        const A* share = partial + chunk * 2 * cols;
-        for (int64_t i = begin; i < end; ++i) {
-          dgamma.host<A>()[i] += share[i];
-          dbeta.host<A>()[i] += share[cols + i];
+    const auto add_up = [&](const View& to, const A* first) {
+      if (!gradients.accumulate) {
+        fill_zero(to);
+      }
+      for_chunks(threads_, cols, 64, [&](int64_t begin, int64_t end) {
+        for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+          const A* share = first + chunk * share_size;
+          for (int64_t i = begin; i < end; ++i) {
+            to.host<A>()[i] += share[i];
+          }
         }
-      }
-    });
+      });
+    };
+    add_up(gradients.gamma, partial);
+    add_up(gradients.beta, partial + cols);
+    if (bias) {
+      add_up(gradients.branch_bias, partial + 2 * cols);
+    }
   });
 }
 

@@ -41,7 +41,8 @@ class CudaBackend final : public Backend {
   void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override;
   void linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
                              bool accumulate) override;
-  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x) override;
+  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
+                              bool accumulate) override;
 
   void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
              float scale, const Dropout& dropout) override;
@@ -51,7 +52,7 @@ class CudaBackend final : public Backend {
 
   void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
                      const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override;
-  void residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma, const View& dbeta,
+  void residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
                               const View& dnormed, const View& dsum, const View& sum, const View& statistics,
                               const View& gamma, const Dropout& dropout) override;
 

@@ -90,6 +90,9 @@ void CudaBackend::linear_backward_input(const View& dx, const View& dy, const Vi
                                         bool accumulate) {
   require(dx.dtype == DType::bf16, "the GPU computes in bf16, not in {}", name_of(dx.dtype));
   if (dx.size() == 0) {
+    if (!epilogue.accumulate_sums) {
+      fill_zero(epilogue.column_sums);
+    }
     return;
   }
   const DropoutArguments dropout(epilogue.dropout);
@@ -102,7 +105,7 @@ void CudaBackend::linear_backward_input(const View& dx, const View& dy, const Vi
     float* partial = sums ? scratch<float>(fused_sums) : nullptr;
     fused_backward(dx, dy, w, gate, dropout.scale, partial, processors_, stream_);
     if (sums) {
-      add_parts(epilogue.column_sums, partial, fused_parts(dx.rows), stream_);
+      add_parts(epilogue.column_sums, epilogue.accumulate_sums, partial, fused_parts(dx.rows), stream_);
     }
     return;
   }
@@ -130,7 +133,7 @@ void CudaBackend::linear_backward_input(const View& dx, const View& dy, const Vi
     launch("mask_gradient_kernel", kernel, {grid, kSumThreads, 0, stream_}, arguments);
   });
   if (sums) {
-    add_parts(epilogue.column_sums, partial, parts, stream_);
+    add_parts(epilogue.column_sums, epilogue.accumulate_sums, partial, parts, stream_);
   }
 }
 

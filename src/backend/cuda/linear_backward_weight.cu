@@ -33,9 +33,17 @@ __global__ void __launch_bounds__(kSumThreads)
 
 }  // namespace
 
-void CudaBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x) {
+void CudaBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
+                                         bool accumulate) {
   require(dw.dtype == DType::f32, "the GPU keeps parameter gradients in f32, not in {}", name_of(dw.dtype));
-  if (dw.size() == 0 || dy.rows == 0) {
+  if (dw.size() == 0) {
+    return;
+  }
+  if (dy.rows == 0) {
+    if (!accumulate) {
+      fill_zero(dw);
+      fill_zero(dbias);
+    }
     return;
   }
   if (!dbias.empty()) {  // first, while dy is still in the cache
@@ -46,9 +54,9 @@ void CudaBackend::linear_backward_weight(const View& dw, const View& dbias, cons
     const auto kernel = vectors_of_8(dy) ? column_sums_kernel<true> : column_sums_kernel<false>;
     launch("column_sums_kernel", kernel, {grid, kSumThreads, 0, stream_}, partial, data<Bf16>(dy), dy.stride, dy.rows,
            dy.cols);
-    add_parts(dbias, partial, parts, stream_);
+    add_parts(dbias, accumulate, partial, parts, stream_);
   }
-  gemm_->run({.c = dw, .a = dy, .b = x, .transpose_a = true, .beta = 1});
+  gemm_->run({.c = dw, .a = dy, .b = x, .transpose_a = true, .beta = accumulate ? 1.0F : 0.0F});
 }
 
 }  // namespace tandem

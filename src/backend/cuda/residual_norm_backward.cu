@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
+#include "backend/cuda/column_sums.cuh"
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/norm_row.cuh"
+#include "backend/cuda/norm_sums.cuh"
 
 namespace tandem {
 
@@ -22,6 +23,7 @@ struct Arguments {
   int64_t rows;
   int cols;
   float share;  // 1 / cols
+  bool bias;    // the sums of dbranch are wanted
   DropoutArguments dropout;
 };
 
@@ -29,38 +31,12 @@ struct Arguments {
 template <class Row>
 constexpr int kResident = Row::kWhole&& Row::kVectors <= 2 ? 2 : 1;
 
-// Adds up what the rows' threads hold for the same columns; the sums end with the block's first row of threads.
-template <class Row>
-__device__ void add_over_places(float (&sums)[2][Row::kVectors][8]) {
-  constexpr int kHalf = Row::kBlock / 2;
-  __shared__ float shared[2 * Row::kVectors * 8][kHalf];
-  const int me = static_cast<int>(threadIdx.x);
-#pragma unroll
-  for (int threads = kHalf; threads >= Row::kThreads; threads /= 2) {
-    float* column = &shared[0][me % threads];
-    if (me >= threads && me < 2 * threads) {
-#pragma unroll
-      for (int e = 0; e < 2 * Row::kVectors * 8; ++e) {
-        column[e * kHalf] = sums[e / (8 * Row::kVectors)][e / 8 % Row::kVectors][e % 8];
-      }
-    }
-    __syncthreads();
-    if (me < threads) {
-#pragma unroll
-      for (int e = 0; e < 2 * Row::kVectors * 8; ++e) {
-        sums[e / (8 * Row::kVectors)][e / 8 % Row::kVectors][e % 8] += column[e * kHalf];
-      }
-    }
-    __syncthreads();
-  }
-}
-
 // What a thread reads of a row. Whole vectors of the row that follows are on their way into shared memory while this
 // one is worked on; a thread reads back only what it has copied itself, so no barrier is needed.
 template <class Row>
 struct Inputs {
   static constexpr bool kAhead = Row::kWhole && Row::kVectors <= 2;
-  using Room = uint4[kAhead ? 3 : 1][Row::kVectors][Row::kBlock];
+  using Room = uint4[kAhead ? 3 : 1][kAhead ? Row::kVectors : 1][Row::kBlock];
 
   Bf16x8 dnormed[Row::kVectors], sum[Row::kVectors], dsum[Row::kVectors] = {};
 
@@ -115,7 +91,8 @@ struct Inputs {
 
 // dresidual = d, dbranch = d * mask.
 template <class Row>
-__device__ void write(const Arguments& a, int64_t row, const DropoutMask& mask, float (&d)[Row::kVectors][8]) {
+__device__ void write(const Arguments& a, int64_t row, const DropoutMask& mask, float (&d)[Row::kVectors][8],
+                      BranchSums<Row>& sums) {
   Bf16x8 packed[Row::kVectors];
 #pragma unroll
   for (int v = 0; v < Row::kVectors; ++v) {
@@ -133,10 +110,13 @@ __device__ void write(const Arguments& a, int64_t row, const DropoutMask& mask, 
     }
   }
   Row::store(a.dbranch + row * a.dbranch_stride, a.cols, packed);
+  if (a.bias) {
+    sums.add(d);
+  }
 }
 
 // With x = (sum - mean) * rstd and g = dnormed * gamma: d = rstd * (g - mean(g) - x * mean(g x)) + dsum.
-// The block's shares of dgamma and dbeta go to parts[blockIdx.x], [2, cols].
+// The block's shares of dgamma, dbeta and the branch's bias, if wanted, go to parts[blockIdx.x], [2 or 3, cols].
 template <class Row>
 __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
     residual_norm_backward_kernel(float* parts, const Arguments a) {
@@ -144,7 +124,13 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
   constexpr int kVectors = Row::kVectors;
   // Two in turn: a row's threads write one again only behind the barrier of the other.
   __shared__ float2 shared[2][Row::kBlock / kWarp];
-  __shared__ typename Inputs<Row>::Room room;
+  __shared__ BranchSums<Row> branch_sums;
+  constexpr size_t kReduced = Row::kRowsPerBlock > 1 ? 8 * kVectors * Row::kBlock * sizeof(float) : 0;
+  __shared__ alignas(16) uint8_t memory[std::max(sizeof(typename Inputs<Row>::Room), kReduced)];
+  auto& room = reinterpret_cast<typename Inputs<Row>::Room&>(memory);  // while there are rows
+  if (a.bias) {
+    branch_sums.clear();
+  }
   int turn = 0;
   const DropoutMask mask(a.dropout);
   float dparameters[2][kVectors][8] = {};  // dgamma, dbeta
@@ -187,11 +173,15 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
         d[v][i] = (d[v][i] - mean_g - x[v][i] * mean_gx) * rstd + more[i];
       }
     }
-    write<Row>(a, row, mask, d);
+    write<Row>(a, row, mask, d, branch_sums);
   }
-  add_over_places<Row>(dparameters);
+  __syncthreads();
+  float* to = parts + int64_t{blockIdx.x} * (a.bias ? 3 : 2) * a.cols;
+  if (a.bias) {
+    branch_sums.write(to + 2 * a.cols, a.cols);
+  }
+  add_over_places<Row>(dparameters, reinterpret_cast<float*>(memory));
   if (Row::place() == 0) {
-    float* to = parts + int64_t{blockIdx.x} * 2 * a.cols;
     Row::each(a.cols, [&](int v, int i) {
       to[Row::column(v) + i] = dparameters[0][v][i];
       to[a.cols + Row::column(v) + i] = dparameters[1][v][i];
@@ -199,38 +189,25 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
   }
 }
 
-// dgamma, dbeta += the sums over `count` parts of [2, cols]. A block of 32 x 32 threads has 32 of the 2 cols columns.
-__global__ void add_parts_kernel(float* dgamma, float* dbeta, const float* parts, int count, int cols) {
-  await_previous();
-  __shared__ float sums[kWarp][kWarp + 1];
-  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
-  const int first = static_cast<int>(blockIdx.x) * kWarp;
-  float sum = 0;
-  if (first + x < 2 * cols) {
-#pragma unroll 8
-    for (int i = y; i < count; i += kWarp) {
-      sum += parts[int64_t{i} * 2 * cols + first + x];
-    }
-  }
-  sums[y][x] = sum;
-  __syncthreads();
-  sum = sum_of_warp(sums[x][y]);
-  const int column = first + y;
-  if (x == 0 && column < 2 * cols) {
-    (column < cols ? dgamma[column] : dbeta[column - cols]) += sum;
-  }
-}
-
 }  // namespace
 
-void CudaBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const View& dgamma,
-                                         const View& dbeta, const View& dnormed, const View& dsum, const View& sum,
-                                         const View& statistics, const View& gamma, const Dropout& dropout) {
+void CudaBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
+                                         const View& dnormed, const View& dsum, const View& sum, const View& statistics,
+                                         const View& gamma, const Dropout& dropout) {
   require(dnormed.dtype == DType::bf16 && sum.dtype == DType::bf16 && gamma.dtype == DType::f32 &&
-              dgamma.dtype == DType::f32 && statistics.dtype == DType::f32,
+              gradients.gamma.dtype == DType::f32 && statistics.dtype == DType::f32,
           "residual_norm_backward on a GPU takes bf16 rows and f32 parameters, not {} and {}", name_of(dnormed.dtype),
           name_of(gamma.dtype));
+  const int cols = static_cast<int>(dnormed.cols);
+  const bool bias = !gradients.branch_bias.empty();
+  const Sums sums{{data<float>(gradients.gamma), data<float>(gradients.beta), data<float>(gradients.branch_bias)},
+                  bias ? 3 : 2,
+                  cols,
+                  gradients.accumulate};
   if (dnormed.size() == 0) {
+    if (cols > 0 && !gradients.accumulate) {
+      add_parts(sums, nullptr, 0, stream_);
+    }
     return;
   }
   const Arguments arguments{data<Bf16>(dresidual),
@@ -247,21 +224,19 @@ void CudaBackend::residual_norm_backward(const View& dresidual, const View& dbra
                             sum.stride,
                             statistics.stride,
                             dnormed.rows,
-                            static_cast<int>(dnormed.cols),
-                            1.0F / static_cast<float>(dnormed.cols),
+                            cols,
+                            1.0F / static_cast<float>(cols),
+                            bias,
                             DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(dresidual) && vectors_of_8(dbranch) && vectors_of_8(dnormed) &&
                        vectors_of_8(dsum) && vectors_of_8(sum) && aligned_16(gamma);
   with_norm_row(dnormed.cols, vectors, [&]<class Row>() {
     const int64_t wanted = divide_up(dnormed.rows, Row::kRowsPerBlock);
     const int blocks = static_cast<int>(std::min<int64_t>(wanted, int64_t{processors_} * kResident<Row>));
-    const int cols = static_cast<int>(dnormed.cols);
-    float* parts = scratch<float>(int64_t{blocks} * 2 * cols);
+    float* parts = scratch<float>(int64_t{blocks} * sums.count * cols);
     launch("residual_norm_backward", residual_norm_backward_kernel<Row>, {blocks, Row::kBlock, 0, stream_}, parts,
            arguments);
-    const auto groups = static_cast<unsigned>(divide_up(2 * cols, kWarp));
-    launch("add_parts", add_parts_kernel, {groups, dim3(kWarp, kWarp), 0, stream_}, data<float>(dgamma),
-           data<float>(dbeta), parts, blocks, cols);
+    add_parts(sums, parts, blocks, stream_);
   });
 }
 
