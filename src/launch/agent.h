@@ -1,0 +1,69 @@
+// The launcher's hand on one host: starts that host's workers, relays their output, and ends them when the launcher is
+// gone.
+//
+// It talks over its standard streams, which ssh carries, with the messages of dist/message.h after one line of greeting
+// (so that what a login shell prints before it does no harm). From the launcher:
+//   {"listen", "local" or "any"}                       answered by {"listening", port, address, ...}
+//   {"start", rank, directory, "listener" or "", number of arguments, argument, ..., NAME=VALUE, ...}
+//   {"signal", number}                                 for all workers
+//   {"end", milliseconds}                              workers that live after that time are killed
+//   {"beat"}                                           once a second
+// To the launcher:
+//   {"out" or "err", rank, line}   {"exited", rank, wait status, "ordered" or ""}   {"failed", reason}   {"beat"}
+// A worker leads a process group, is killed by the system if the agent dies, and gets SIGTERM and two seconds later
+// SIGKILL when the launcher closes the stream or says nothing for six seconds.
+#pragma once
+
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dist/message.h"
+#include "launch/child.h"
+
+namespace tandem {
+
+inline constexpr const char* kAgentGreeting = "tandem agent 1\n";
+
+class Agent {
+ public:
+  Agent(int in, int out);  // descriptors that it does not own
+
+  // Returns when the launcher has closed the stream and no worker lives.
+  void run();
+
+ private:
+  struct Worker {
+    int rank = 0;
+    Child child;
+    LineReader out, err;
+    std::optional<int> wait_status;
+    bool ordered = false;  // we ended it
+  };
+
+  void wait_for_events();
+  void read_orders();
+  void write();
+  void say(const Message& message);
+  void handle(const Message& message);
+  void listen(bool local);
+  void start(const Message& message);
+  void relay(Worker& worker);
+  bool relay_stream(Pipe& pipe, LineReader& reader, const char* kind, int rank);
+  void reap();
+  void signal_all(int number);
+  void look_at_clock();
+  void lose_launcher();
+
+  const int in_, out_;
+  MessageReader orders_;
+  std::string unsent_;
+  Socket listener_;
+  std::list<Worker> workers_;
+  Deadline last_heard_, last_beat_;
+  std::optional<Deadline> kill_at_;
+  bool launcher_gone_ = false;
+};
+
+}  // namespace tandem

@@ -1,0 +1,158 @@
+#include "launch/agent_link.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <thread>
+
+#include "core/error.h"
+#include "launch/agent.h"
+
+namespace tandem {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr size_t kMessageLimit = 4U << 20;
+constexpr size_t kMostBeforeGreeting = 1U << 20;  // of what a login prints
+constexpr milliseconds kFarewellTime{4000};       // for an agent to end: longer than it gives its workers
+
+std::vector<std::string> agent_arguments(const Host& host, const std::string& agent_command,
+                                         const std::string& binary) {
+  if (is_this_host(host.name)) {
+    return {binary, "agent"};
+  }
+  std::vector<std::string> arguments = split_command(agent_command);
+  require(!arguments.empty(), "--agent is empty: give the command that reaches a host, as in --agent \"ssh -p 4444\"");
+  arguments.push_back(host.name);
+  arguments.push_back(fmt::format("exec {} agent", shell_quoted(binary)));
+  return arguments;
+}
+
+}  // namespace
+
+AgentLink::AgentLink(const Host& host, const std::string& agent_command, const std::string& binary)
+    : host_(host), messages_(kMessageLimit), last_heard_(steady_clock::now()) {
+  ChildOptions options;
+  options.arguments = agent_arguments(host, agent_command, binary);
+  options.takes_input = true;
+  child_ = start_child(options);
+}
+
+AgentLink::~AgentLink() {
+  child_.in = Pipe();
+  const auto deadline = steady_clock::now() + kFarewellTime;
+  while (waitpid(child_.process, nullptr, WNOHANG) == 0) {
+    if (steady_clock::now() > deadline || lost()) {
+      kill(-child_.process, SIGKILL);
+      waitpid(child_.process, nullptr, 0);
+      break;
+    }
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  read_errors();
+}
+
+void AgentLink::send(const Message& message) {
+  const std::lock_guard lock(sending_);
+  unsent_ += encode(message);
+  flush();
+}
+
+void AgentLink::flush() {
+  while (!unsent_.empty()) {
+    const ssize_t count = write(child_.in.get(), unsent_.data(), unsent_.size());
+    if (count <= 0) {
+      return;  // full, or closed, which receive() finds out
+    }
+    unsent_.erase(0, static_cast<size_t>(count));
+  }
+}
+
+void AgentLink::skip_to_greeting(std::string& bytes) {
+  before_greeting_ += bytes;
+  bytes.clear();
+  const std::string greeting = kAgentGreeting;
+  const size_t found = before_greeting_.find(greeting);
+  if (found != std::string::npos) {
+    greeted_ = true;
+    bytes = before_greeting_.substr(found + greeting.size());
+    before_greeting_.clear();
+  } else if (before_greeting_.size() > kMostBeforeGreeting) {
+    lose("what answers there is no agent of tandem");
+  }
+}
+
+std::vector<Message> AgentLink::receive() {
+  std::vector<Message> received;
+  read_errors();
+  std::array<char, 65536> buffer{};
+  ssize_t count = 0;
+  while (!lost() && (count = read(child_.out.get(), buffer.data(), buffer.size())) > 0) {
+    last_heard_ = steady_clock::now();
+    std::string bytes(buffer.data(), static_cast<size_t>(count));
+    if (!greeted_) {
+      skip_to_greeting(bytes);
+    }
+    messages_.add(bytes);
+  }
+  const bool ended = !lost() && (count == 0 || (errno != EAGAIN && errno != EINTR));
+  try {
+    while (auto message = messages_.next()) {
+      received.push_back(*std::move(message));
+    }
+  } catch (const Error& error) {
+    lose(error.what());
+  }
+  if (ended) {
+    read_errors();
+    lose(!last_error_.empty() ? last_error_ : greeted_ ? "its agent ended" : "the agent command ended");
+  }
+  const std::lock_guard lock(sending_);
+  flush();
+  return received;
+}
+
+void AgentLink::read_errors() {
+  std::vector<std::string> lines;
+  while (child_.err.open()) {
+    const LineReader::State state = errors_.read(child_.err, lines);
+    if (state == LineReader::State::nothing_now) {
+      break;
+    }
+    if (state == LineReader::State::ended) {
+      const auto rest = errors_.rest();
+      lines.insert(lines.end(), rest.begin(), rest.end());
+      child_.err = Pipe();
+    }
+  }
+  for (std::string& line : lines) {
+    while (!line.empty() && line.back() == '\r') {
+      line.pop_back();
+    }
+    fmt::print(stderr, "[host {}] {}\n", host_.name, printable(line));
+    last_error_ = printable(line, 300);
+  }
+}
+
+void AgentLink::lose(const std::string& why) {
+  if (lost_.empty()) {
+    lost_ = why;
+  }
+}
+
+void AgentLink::add_events(std::vector<pollfd>& events) const {
+  if (!lost()) {
+    events.push_back({child_.out.get(), POLLIN, 0});
+    if (child_.err.open()) {
+      events.push_back({child_.err.get(), POLLIN, 0});
+    }
+  }
+}
+
+}  // namespace tandem

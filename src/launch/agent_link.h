@@ -1,0 +1,57 @@
+// The launcher's end of an agent.
+#pragma once
+
+#include <poll.h>
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dist/message.h"
+#include "launch/child.h"
+#include "launch/hosts.h"
+
+namespace tandem {
+
+class AgentLink {
+ public:
+  // Starts the agent: directly on this host, else through the agent command ("ssh ..."), which gets the host and one
+  // argument, a shell command.
+  AgentLink(const Host& host, const std::string& agent_command, const std::string& binary);
+  ~AgentLink();  // closes the stream; an agent that does not end within seconds is killed
+  AgentLink(const AgentLink&) = delete;
+  AgentLink& operator=(const AgentLink&) = delete;
+
+  const Host& host() const { return host_; }
+  bool greeted() const { return greeted_; }
+  bool lost() const { return !lost_.empty(); }
+  const std::string& why_lost() const { return lost_; }
+  Deadline last_heard() const { return last_heard_; }
+
+  // Never waits: what the agent does not take is kept. Any thread may call send().
+  void send(const Message& message);
+  // What has come. The agent's own error output goes to standard error, behind the host's name.
+  std::vector<Message> receive();
+  void lose(const std::string& why);
+  void add_events(std::vector<pollfd>& events) const;
+
+ private:
+  void skip_to_greeting(std::string& bytes);
+  void read_errors();
+  void flush();
+
+  const Host host_;
+  Child child_;
+  MessageReader messages_;
+  LineReader errors_;
+  std::string last_error_;
+  std::string before_greeting_;
+  bool greeted_ = false;
+  std::string lost_;
+  Deadline last_heard_;
+  std::mutex sending_;
+  std::string unsent_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,66 @@
+// One start of all workers, until all have ended.
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <thread>
+
+#include "core/signals.h"
+#include "launch/agent_link.h"
+#include "launch/launch.h"
+
+namespace tandem {
+
+class Attempt {
+ public:
+  Attempt(const LaunchOptions& options, const std::vector<Host>& hosts, const Signals& signals);
+  ~Attempt();
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+
+  // What went wrong first, or "".
+  std::string run();
+
+  // Hosts that did not answer, or stopped to.
+  std::vector<std::string> lost_hosts() const;
+
+ private:
+  struct Worker {
+    int rank = 0;
+    AgentLink* agent = nullptr;
+    bool ended = false;
+    std::string last_error;  // its last line on standard error
+  };
+  // What ended the attempt: the later of these says more about why.
+  enum class Weight { none, heard_of_another, own_error, lost_host, killed };
+  struct Cause {
+    std::string text;
+    Weight weight = Weight::none;
+  };
+
+  void wait_for_greetings();
+  std::string find_rendezvous();
+  void start_workers(const std::string& rendezvous);
+  void wait_for_events();
+  void handle(AgentLink& agent, const Message& message);
+  void handle_exit(const Message& message);
+  void look_at_clock();
+  void end_all(const std::string& cause, Weight weight);
+  bool all_ended() const;
+  void beat();
+
+  const LaunchOptions& options_;
+  const Signals& signals_;
+  std::list<AgentLink> agents_;
+  std::vector<Worker> workers_;  // by rank
+  std::vector<std::string> addresses_;
+  int port_ = 0;
+  Cause cause_;
+  Deadline ending_since_;
+  bool signalled_ = false;
+  std::atomic<bool> done_ = false;
+  std::thread beating_;  // goes on while our own output waits for a terminal
+};
+
+}  // namespace tandem

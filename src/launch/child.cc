@@ -1,0 +1,193 @@
+#include "launch/child.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kLongestLine = 65536;
+
+struct PipePair {
+  Pipe read, write;
+};
+
+PipePair make_pipe() {
+  std::array<int, 2> ends{};
+  require(pipe2(ends.data(), O_CLOEXEC) == 0, "cannot make a pipe: {}", std::strerror(errno));
+  return {Pipe(ends[0]), Pipe(ends[1])};
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) {
+    pointers.push_back(text.data());
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> whole_environment(const std::vector<std::string>& added) {
+  std::vector<std::string> all;
+  const auto is_added = [&](const std::string& entry) {
+    for (const std::string& other : added) {
+      if (other.substr(0, other.find('=')) == entry.substr(0, entry.find('='))) {
+        return true;
+      }
+    }
+    return false;
+  };
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!is_added(*entry)) {
+      all.emplace_back(*entry);
+    }
+  }
+  all.insert(all.end(), added.begin(), added.end());
+  return all;
+}
+
+// What the child has, made before fork(): after it only plain system calls are allowed.
+struct Prepared {
+  std::vector<char*> arguments, environment;
+  const char* directory;
+  int in, out, err, status, inherits;
+  pid_t parent;  // 0: need not live
+};
+
+// step: 'd' for the directory, 'x' for the program; then errno.
+[[noreturn]] void give_up(int status, char step) {
+  std::array<char, 1 + sizeof(int)> report{};
+  const int error = errno;
+  report[0] = step;
+  std::memcpy(report.data() + 1, &error, sizeof error);
+  [[maybe_unused]] const ssize_t ignored = write(status, report.data(), report.size());
+  _exit(127);
+}
+
+[[noreturn]] void become(const Prepared& child) {
+  setpgid(0, 0);
+  if (child.parent != 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != child.parent) {
+      _exit(127);
+    }
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    signal(number, SIG_DFL);
+  }
+  if (child.directory[0] != 0 && chdir(child.directory) != 0) {
+    give_up(child.status, 'd');
+  }
+  dup2(child.in, 0);
+  dup2(child.out, 1);
+  dup2(child.err, 2);
+  if (child.inherits >= 0) {
+    fcntl(child.inherits, F_SETFD, 0);
+  }
+  execvpe(child.arguments[0], child.arguments.data(), child.environment.data());
+  give_up(child.status, 'x');
+}
+
+void require_started(const Pipe& status, const ChildOptions& options) {
+  std::array<char, 1 + sizeof(int)> report{};
+  if (read(status.get(), report.data(), report.size()) != static_cast<ssize_t>(report.size())) {
+    return;  // exec closed it
+  }
+  int error = 0;
+  std::memcpy(&error, report.data() + 1, sizeof error);
+  require(report[0] != 'd', "cannot start in directory {}: {}; make it there, or use --push", options.directory,
+          std::strerror(error));
+  fail("cannot start {}: {}", options.arguments[0], std::strerror(error));
+}
+
+void set_nonblocking(const Pipe& pipe) { fcntl(pipe.get(), F_SETFL, fcntl(pipe.get(), F_GETFL) | O_NONBLOCK); }
+
+}  // namespace
+
+Child start_child(const ChildOptions& options) {
+  PipePair out = make_pipe();
+  PipePair err = make_pipe();
+  PipePair status = make_pipe();
+  PipePair in;
+  if (options.takes_input) {
+    in = make_pipe();
+  } else {
+    in.read = Pipe(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
+  std::vector<std::string> arguments = options.arguments;
+  std::vector<std::string> environment = whole_environment(options.environment);
+  const Prepared prepared{pointers_to(arguments), pointers_to(environment), options.directory.c_str(),
+                          in.read.get(),          out.write.get(),          err.write.get(),
+                          status.write.get(),     options.inherits,         options.dies_with_us ? getpid() : 0};
+  const pid_t process = fork();
+  require(process >= 0, "cannot start a process: {}", std::strerror(errno));
+  if (process == 0) {
+    become(prepared);
+  }
+  status.write = Pipe();
+  try {
+    require_started(status.read, options);
+  } catch (const Error&) {
+    waitpid(process, nullptr, 0);
+    throw;
+  }
+  for (const Pipe* pipe : {&in.write, &out.read, &err.read}) {
+    if (pipe->open()) {
+      set_nonblocking(*pipe);
+    }
+  }
+  return {process, std::move(in.write), std::move(out.read), std::move(err.read)};
+}
+
+std::string describe_end(int wait_status) {
+  return WIFSIGNALED(wait_status)
+             ? fmt::format("was killed by signal {} ({})", WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)))
+             : fmt::format("exited with code {}", WEXITSTATUS(wait_status));
+}
+
+LineReader::State LineReader::read(const Pipe& pipe, std::vector<std::string>& lines) {
+  std::array<char, 65536> bytes{};
+  const ssize_t count = ::read(pipe.get(), bytes.data(), bytes.size());
+  if (count > 0) {
+    bytes_.append(bytes.data(), static_cast<size_t>(count));
+    cut(lines);
+    return State::some;
+  }
+  return count < 0 && (errno == EAGAIN || errno == EINTR) ? State::nothing_now : State::ended;
+}
+
+void LineReader::cut(std::vector<std::string>& lines) {
+  size_t begin = 0;
+  for (size_t end = bytes_.find('\n'); end != std::string::npos; end = bytes_.find('\n', begin)) {
+    lines.push_back(bytes_.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  bytes_.erase(0, begin);
+  if (bytes_.size() > kLongestLine) {
+    lines.push_back(std::move(bytes_));
+    bytes_.clear();
+  }
+}
+
+std::vector<std::string> LineReader::rest() {
+  std::vector<std::string> lines;
+  if (!bytes_.empty()) {
+    lines.push_back(std::move(bytes_));
+    bytes_.clear();
+  }
+  return lines;
+}
+
+}  // namespace tandem

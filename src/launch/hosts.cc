@@ -1,0 +1,95 @@
+#include "launch/hosts.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "core/error.h"
+#include "dist/socket.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kMostWorkers = 1024;  // on a host
+
+Host parse_host(const std::string& text, const std::string& all) {
+  const size_t colon = text.rfind(':');
+  Host host{text.substr(0, colon), 1};
+  if (colon != std::string::npos) {
+    const char* end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, host.workers);
+    require(error == std::errc() && rest == end && host.workers >= 1 && host.workers <= kMostWorkers,
+            "'{}' in --hosts is not understood: give host or host:workers, as in a:2,b:2", text);
+  }
+  require(!host.name.empty() && host.name.front() != '-', "'{}' in --hosts '{}' is no host: give hosts as in a:2,b:2",
+          text, all);
+  return host;
+}
+
+}  // namespace
+
+std::vector<Host> parse_hosts(const std::string& text) {
+  std::vector<Host> hosts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const Host host = parse_host(text.substr(begin, end - begin), text);
+    require(std::none_of(hosts.begin(), hosts.end(), [&](const Host& other) { return other.name == host.name; }),
+            "host {} is named twice in --hosts: give all its workers at once, as in {}:2", host.name, host.name);
+    hosts.push_back(host);
+    begin = end + 1;
+  }
+  return hosts;
+}
+
+bool is_this_host(const std::string& name) {
+  std::array<char, 256> own{};
+  gethostname(own.data(), own.size() - 1);
+  const std::string full = own.data();
+  return is_loopback(name) || name == full || name == full.substr(0, full.find('.'));
+}
+
+int count_workers(const std::vector<Host>& hosts) {
+  int count = 0;
+  for (const Host& host : hosts) {
+    count += host.workers;
+  }
+  return count;
+}
+
+std::vector<std::string> split_command(const std::string& command) {
+  std::vector<std::string> words;
+  bool inside = false;
+  char quote = 0;
+  for (size_t i = 0; i < command.size(); ++i) {
+    const char c = command[i];
+    if (quote == 0 && (c == ' ' || c == '\t')) {
+      inside = false;
+      continue;
+    }
+    if (!inside) {
+      words.emplace_back();
+      inside = true;
+    }
+    if (quote != 0 ? c == quote : c == '\'' || c == '"') {
+      quote = quote != 0 ? 0 : c;
+    } else if (c == '\\' && quote != '\'' && i + 1 < command.size()) {
+      words.back() += command[++i];
+    } else {
+      words.back() += c;
+    }
+  }
+  require(quote == 0, "a quote in '{}' does not end", command);
+  return words;
+}
+
+std::string shell_quoted(const std::string& word) {
+  std::string quoted = "'";
+  for (const char c : word) {
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
+}  // namespace tandem

@@ -1,0 +1,86 @@
+#include "launch/launch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "dist/environment.h"
+#include "launch/attempt.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenAttempts{1000};
+
+void require_sound(const LaunchOptions& options) {
+  require(!options.hosts.empty(), "no hosts given: add --hosts, as in --hosts a:2,b:2");
+  require(!options.command.empty(), "nothing to start: give a command after --, as in -- train config.toml run=DIR");
+  require(options.restarts >= 0, "--restarts is {}, it cannot be negative", options.restarts);
+  for (const std::string& entry : options.environment) {
+    require(entry.find('=') != std::string::npos && entry.front() != '=', "'{}' is no variable: give NAME=VALUE",
+            entry);
+  }
+}
+
+void remove_hosts(std::vector<Host>& hosts, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    log::warning("host {} no longer answers and is left out", name);
+    std::erase_if(hosts, [&](const Host& host) { return host.name == name; });
+  }
+}
+
+// An agent that is gone is found out by reading from it.
+class IgnoredPipeSignal {
+ public:
+  IgnoredPipeSignal() : old_(signal(SIGPIPE, SIG_IGN)) {}
+  ~IgnoredPipeSignal() { signal(SIGPIPE, old_); }
+  IgnoredPipeSignal(const IgnoredPipeSignal&) = delete;
+  IgnoredPipeSignal& operator=(const IgnoredPipeSignal&) = delete;
+
+ private:
+  void (*old_)(int);
+};
+
+}  // namespace
+
+std::string own_binary() {
+  const std::string script = variable("TANDEM_PROGRAM");  // set by one that starts the binary with its own libraries
+  return script.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : script;
+}
+
+void launch(const LaunchOptions& options) {
+  require_sound(options);
+  const Signals signals;
+  const IgnoredPipeSignal ignored;
+  std::vector<Host> hosts = options.hosts;
+  for (int attempt = 0;; ++attempt) {
+    std::string cause;
+    std::vector<std::string> lost;
+    {
+      Attempt one(options, hosts, signals);
+      cause = one.run();
+      lost = one.lost_hosts();
+    }
+    if (const int number = signals.stop_signal(); number != 0) {
+      throw Interrupted(number, cause.empty() ? fmt::format("{}: all workers have ended", strsignal(number)) : cause);
+    }
+    if (cause.empty()) {
+      break;
+    }
+    require(attempt < options.restarts, "{}", cause);
+    remove_hosts(hosts, lost);
+    require(!hosts.empty(), "{}; no host is left to start on again", cause);
+    log::warning("{}; restart {} of {} with {} workers on {} hosts", cause, attempt + 1, options.restarts,
+                 count_workers(hosts), hosts.size());
+    std::this_thread::sleep_for(kBetweenAttempts);
+  }
+}
+
+}  // namespace tandem

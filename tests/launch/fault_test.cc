@@ -1,0 +1,203 @@
+// Workers on three hosts; one is killed, stopped or cut off, or rank 0 or the launcher dies, at random moments. Never a
+// hang, never an orphan, and every survivor names rank and host within 10 s.
+#include <fmt/core.h>
+
+#include <functional>
+#include <random>
+
+#include "dist/world.h"
+#include "launched.h"
+
+namespace tandem::testing {
+namespace {
+
+int rounds() { return std::getenv("TANDEM_SOAK") != nullptr ? 20 : 2; }
+
+// round(0), round(1), ..., two at a time: they mostly wait.
+void run_rounds(int count, const std::function<void(int round, PhiloxStream& random)>& round) {
+  const auto seed = std::random_device{}();
+  std::vector<std::thread> threads;
+  for (int lane = 0; lane < 2; ++lane) {
+    threads.emplace_back([&, lane] {
+      for (int i = lane; i < count; i += 2) {
+        PhiloxStream random(seed, i);
+        round(i, random);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+class Faults : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (Hosts::unavailable().empty()) {
+      hosts_ = std::make_unique<Hosts>(3);
+    }
+  }
+  static void TearDownTestSuite() { hosts_.reset(); }
+
+  void SetUp() override {
+    if (!hosts_) {
+      GTEST_SKIP() << Hosts::unavailable();
+    }
+  }
+
+  // What happens to the workers (by rank) and the launcher.
+  using Fault = std::function<void(const std::map<int, pid_t>& workers, pid_t launcher)>;
+
+  // `survivors` must each say `message`.
+  static void check(PhiloxStream& random, const Fault& fault, const std::set<int>& survivors,
+                    const std::string& message) {
+    Launched launched(launch_arguments("a,b,c", hosts_->agent(), 0, {"steps=100000000", "floats=50000"}));
+    const auto workers = launched.wait_for_workers(3);
+    ASSERT_EQ(workers.size(), 3U);
+    std::this_thread::sleep_for(milliseconds(random.below(700)));
+    const auto began = steady_clock::now();
+    fault(workers, launched.process());
+    for (const int rank : survivors) {
+      while (is_alive(workers.at(rank)) && steady_clock::now() - began < milliseconds(15000)) {
+        std::this_thread::sleep_for(milliseconds(10));
+      }
+      EXPECT_FALSE(is_alive(workers.at(rank))) << "rank " << rank;
+    }
+    EXPECT_LT(steady_clock::now() - began, milliseconds(10000));
+    const int code = launched.wait(milliseconds(10000));
+    EXPECT_TRUE(code > 0) << code;
+    EXPECT_TRUE(launched.wait_until_nothing_is_left(milliseconds(5000)));
+    for (const int rank : survivors) {
+      const std::string prefix =
+          rank == 0 ? "\ntandem: " : "\n[rank " + std::to_string(rank) + " on " + Hosts::name(rank) + "] tandem: ";
+      EXPECT_TRUE(contains("\n" + launched.err(), prefix + message)) << prefix << message << "\n" << launched.err();
+    }
+  }
+
+  static std::unique_ptr<Hosts> hosts_;
+};
+
+std::unique_ptr<Hosts> Faults::hosts_;
+
+TEST_F(Faults, KilledWorker) {
+  run_rounds(rounds(), [](int round, PhiloxStream& random) {
+    const int lost = 1 + round % 2;
+    check(
+        random, [&](const auto& workers, pid_t) { kill(workers.at(lost), SIGKILL); }, {0, 3 - lost},
+        fmt::format("rank {} on host {} is gone", lost, Hosts::name(lost)));
+  });
+}
+
+TEST_F(Faults, KilledRank0) {
+  run_rounds(rounds(), [](int, PhiloxStream& random) {
+    check(
+        random, [&](const auto& workers, pid_t) { kill(workers.at(0), SIGKILL); }, {1, 2}, "rank 0 on host a is gone");
+  });
+}
+
+TEST_F(Faults, StoppedWorker) {
+  run_rounds(rounds(), [](int round, PhiloxStream& random) {
+    if (round % 2 == 0) {
+      check(
+          random, [&](const auto& workers, pid_t) { kill(workers.at(1), SIGSTOP); }, {0, 2},
+          "rank 1 on host b has been silent for 6 s");
+    } else {
+      check(
+          random, [&](const auto& workers, pid_t) { kill(workers.at(0), SIGSTOP); }, {1, 2}, "rank ");
+    }
+  });
+}
+
+TEST_F(Faults, CutLink) {
+  PhiloxStream random(std::random_device{}(), 3);
+  for (int round = 0; round < rounds(); ++round) {
+    const int lost = 1 + round % 2;
+    check(
+        random, [&](const auto&, pid_t) { hosts_->cut(lost); }, {0, 3 - lost},
+        fmt::format("rank {} on host {} has been silent for 6 s", lost, Hosts::name(lost)));
+    hosts_->join(lost);
+  }
+}
+
+TEST_F(Faults, KilledLauncher) {
+  run_rounds(rounds(), [](int, PhiloxStream& random) {
+    Launched launched(launch_arguments("a,b,c", hosts_->agent(), 0, {"steps=100000000", "floats=50000"}));
+    const auto workers = launched.wait_for_workers(3);
+    std::this_thread::sleep_for(milliseconds(random.below(700)));
+    kill(launched.process(), SIGKILL);
+    EXPECT_EQ(launched.wait(milliseconds(1000)), 128 + SIGKILL);
+    EXPECT_TRUE(launched.wait_until_nothing_is_left(milliseconds(10000)));
+  });
+}
+
+// A launcher that is stopped is a launcher that is gone.
+TEST_F(Faults, StoppedLauncher) {
+  Launched launched(launch_arguments("a,b,c", hosts_->agent(), 0, {"steps=100000000", "floats=50000"}));
+  const auto workers = launched.wait_for_workers(3);
+  kill(launched.process(), SIGSTOP);
+  EXPECT_TRUE(launched.wait_until_nothing_is_left(milliseconds(10000)));
+  kill(launched.process(), SIGCONT);
+  EXPECT_TRUE(launched.wait(milliseconds(5000)) > 0);
+}
+
+TEST_F(Faults, KilledAgent) {
+  Launched launched(launch_arguments("a,b:2", hosts_->agent(), 0, {"steps=100000000", "floats=50000"}));
+  const auto workers = launched.wait_for_workers(3);
+  std::string parent = read_text("/proc/" + std::to_string(workers.at(1)) + "/stat");
+  const pid_t agent = std::atoi(parent.substr(parent.rfind(')') + 4).c_str());
+  kill(agent, SIGKILL);
+  EXPECT_EQ(launched.wait(milliseconds(10000)), 1);
+  EXPECT_TRUE(launched.wait_until_nothing_is_left(milliseconds(2000)));
+  EXPECT_TRUE(contains(launched.err(), "host b is lost: its agent ended")) << launched.err();
+}
+
+// Stopped, given up, and continued: it ends itself at once.
+TEST_F(Faults, ContinuedWorkerEndsItself) {
+  const std::vector<World> worlds = make_local_worlds(2);
+  std::vector<pid_t> workers;
+  const TemporaryDirectory directory;
+  for (const World& each : worlds) {
+    const pid_t process = fork();
+    if (process == 0) {
+      setenv("TANDEM_RANK", std::to_string(each.rank).c_str(), 1);
+      setenv("TANDEM_LOCAL_RANK", std::to_string(each.rank).c_str(), 1);
+      setenv("TANDEM_SIZE", "2", 1);
+      setenv("TANDEM_LOCAL_SIZE", "2", 1);
+      setenv("TANDEM_NODE", "0", 1);
+      setenv("TANDEM_NODES", "1", 1);
+      setenv("TANDEM_HOST", "here", 1);
+      setenv("TANDEM_SECRET", each.secret.c_str(), 1);
+      setenv("TANDEM_RENDEZVOUS", each.rendezvous.c_str(), 1);
+      if (each.rank == 0) {
+        setenv("TANDEM_LISTENER", std::to_string(each.listener).c_str(), 1);
+        fcntl(each.listener, F_SETFD, 0);
+      }
+      for (const int to : {1, 2}) {
+        dup2(open((directory / std::to_string(each.rank)).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), to);
+      }
+      execl(TANDEM_WORKER, TANDEM_WORKER, "work", "steps=100000000", nullptr);
+      _exit(127);
+    }
+    workers.push_back(process);
+  }
+  close(worlds[0].listener);
+  while (!contains(read_text(directory / "1"), "works in process")) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  kill(workers[1], SIGSTOP);
+  int status = 0;
+  waitpid(workers[0], &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_TRUE(is_alive(workers[1]));
+  const auto began = steady_clock::now();
+  kill(workers[1], SIGCONT);
+  waitpid(workers[1], &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_LT(steady_clock::now() - began, milliseconds(5000));
+  EXPECT_TRUE(contains(read_text(directory / "0"), "rank 1 on host here has been silent"))
+      << read_text(directory / "0");
+  EXPECT_TRUE(contains(read_text(directory / "1"), "tandem: rank ")) << read_text(directory / "1");
+}
+
+}  // namespace
+}  // namespace tandem::testing

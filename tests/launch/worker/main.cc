@@ -1,0 +1,129 @@
+// What tandem is for the launcher, without a model:
+//   test_worker agent
+//   test_worker launch HOSTS AGENT RESTARTS DIRECTORY ARGUMENT...
+//   test_worker work key=value...
+// `work` joins the team, sums in a loop, prints and leaves. steps: how many sums; floats: of a sum; pause: milliseconds
+// after each; saves: a file that rank 0 adds a line to when it is told to stop; fails: "RANK:STEP", there it throws;
+// first: only where this file does not exist yet, which it makes; sleeps: "RANK:STEP:MILLISECONDS" of the main thread.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "core/error.h"
+#include "core/signals.h"
+#include "dist/team.h"
+#include "launch/agent.h"
+#include "launch/launch.h"
+
+namespace tandem {
+namespace {
+
+using Settings = std::map<std::string, std::string>;
+
+Settings settings_of(int argc, char** argv) {
+  Settings settings = {{"steps", "100"}, {"floats", "1000"}, {"pause", "0"}};
+  for (int i = 2; i < argc; ++i) {
+    const std::string word = argv[i];
+    settings[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+  }
+  return settings;
+}
+
+bool is_first(const Settings& settings) {
+  if (!settings.contains("first")) {
+    return true;
+  }
+  if (std::filesystem::exists(settings.at("first"))) {
+    return false;
+  }
+  std::ofstream(settings.at("first"));
+  return true;
+}
+
+void work_steps(Team& team, const Settings& settings, const Signals& signals) {
+  std::vector<float> values(std::stoul(settings.at("floats")));
+  std::vector<int32_t> stop(1);
+  for (int step = 0; step < std::stoi(settings.at("steps")); ++step) {
+    if (settings.contains("fails") && settings.at("fails") == fmt::format("{}:{}", team.rank(), step) &&
+        is_first(settings)) {
+      fail("the disk of rank {} is full", team.rank());
+    }
+    const std::string here = fmt::format("{}:{}:", team.rank(), step);
+    if (settings.contains("sleeps") && settings.at("sleeps").starts_with(here)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(settings.at("sleeps").substr(here.size()))));
+    }
+    std::fill(values.begin(), values.end(), 1.0F);
+    team.communicator().all_reduce(host_view(values.data(), 1, static_cast<int64_t>(values.size())));
+    require(values.front() == static_cast<float>(team.size()), "the sum is {}", values.front());
+    stop[0] = signals.stop_signal();
+    team.communicator().all_reduce(host_view(stop.data(), 1, 1));
+    if (stop[0] != 0) {
+      team.leave();
+      if (settings.contains("saves") && team.rank() == 0) {
+        std::ofstream(settings.at("saves")) << step << "\n";
+      }
+      throw Interrupted(SIGTERM, fmt::format("stopped at step {}", step));
+    }
+    if (step == 0) {
+      fmt::print("rank {} of {} works in process {}\n", team.rank(), team.size(), getpid());
+      std::fflush(stdout);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(settings.at("pause"))));
+  }
+}
+
+void work(const Settings& settings) {
+  const Signals signals;
+  const auto team = join_team(world_from_environment(), {});
+  try {
+    work_steps(*team, settings, signals);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const Error& error) {
+    if (team->failure().empty()) {
+      team->stop(error.what());
+    }
+    throw;
+  }
+  team->leave();
+  fmt::print("rank {} is done\n", team->rank());
+}
+
+void launch_work(int argc, char** argv) {
+  LaunchOptions options;
+  options.hosts = parse_hosts(argv[2]);
+  options.agent = argv[3];
+  options.restarts = std::stoi(argv[4]);
+  options.directory = argv[5];
+  options.command.assign(argv + 6, argv + argc);
+  options.binary = own_binary();
+  launch(options);
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  const std::string command = argc > 1 ? argv[1] : "";
+  try {
+    if (command == "agent") {
+      tandem::Agent(0, 1).run();
+    } else if (command == "launch" && argc > 6) {
+      tandem::launch_work(argc, argv);
+    } else {
+      tandem::work(tandem::settings_of(argc, argv));
+    }
+    return 0;
+  } catch (const tandem::Interrupted& interrupted) {
+    std::fprintf(stderr, "tandem: %s\n", interrupted.what());
+    return 128 + interrupted.signal();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tandem: %s\n", error.what());
+    return 1;
+  }
+}
