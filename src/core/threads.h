@@ -3,21 +3,29 @@
 // Which thread runs a piece is not fixed, so a piece must write only what belongs to it and its result must not
 // depend on the number of threads: cut work by shape, never by thread count. Then the same input gives the same
 // bits at any thread count.
+//
+// The threads are a pool of our own and not OpenMP's, because those spin while they wait: on cores that others use too,
+// a step then takes many times as long. Here a thread without work spins for a moment and then sleeps, and the caller
+// waits only for threads that have begun a piece, never for one that has not been given a core yet.
 #pragma once
 
 #include <cstdint>
-#include <exception>
+#include <memory>
 
 namespace tandem {
 
 class Threads {
  public:
-  // 0 = as many as this process may use (its CPU affinity, not the machine's size).
+  // 0 = as many as this process may use (its CPU affinity, not the machine's size). They start with the first loop.
   explicit Threads(int count = 0);
+  ~Threads();
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
 
   int count() const { return count_; }
 
-  // Calls body(i) for every i in [0, pieces). The first exception is thrown again when all threads are done.
+  // Calls body(i) for every i in [0, pieces). The first exception is thrown again when all threads are done. A loop
+  // inside a loop, and one that meets another thread's, runs on its caller alone.
   template <class Body>
   void parallel_for(int64_t pieces, const Body& body) const {
     if (pieces <= 1 || count_ == 1) {
@@ -26,23 +34,16 @@ class Threads {
       }
       return;
     }
-    std::exception_ptr error;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(count_)
-    for (int64_t i = 0; i < pieces; ++i) {
-      try {
-        body(i);
-      } catch (...) {
-#pragma omp critical(tandem_parallel_for)
-        error = error ? error : std::current_exception();
-      }
-    }
-    if (error) {
-      std::rethrow_exception(error);
-    }
+    run(
+        pieces, [](const void* any, int64_t i) { (*static_cast<const Body*>(any))(i); }, &body);
   }
 
  private:
+  class Pool;
+  void run(int64_t pieces, void (*call)(const void* body, int64_t piece), const void* body) const;
+
   int count_;
+  std::unique_ptr<Pool> pool_;
 };
 
 }  // namespace tandem
