@@ -103,7 +103,7 @@ class Bench {
       report(drop.rate > 0 ? "residual_norm, dropout" : "residual_norm", kTokens, 4 * bytes(sum.size()), 0,
              [&] { backend_->residual_norm(sum, normed, statistics, residual, branch, gamma, beta, drop); });
       report("  backward", kTokens, 5 * bytes(sum.size()), 0, [&] {
-        backend_->residual_norm_backward(residual, branch, dgamma, dbeta, normed, residual, sum, statistics, gamma,
+        backend_->residual_norm_backward(residual, branch, {dgamma, dbeta}, normed, residual, sum, statistics, gamma,
                                          drop);
       });
     }

@@ -133,7 +133,7 @@ double product_seconds(Backend& backend, const ModelConfig& config, DType comput
     }
     double forward = seconds_of([&] { backend.linear(y, x, w, {}); });
     double input = seconds_of([&] { backend.linear_backward_input(x, y, w, {}, false); });
-    double weight = seconds_of([&] { backend.linear_backward_weight(dw, {}, y, x); });
+    double weight = seconds_of([&] { backend.linear_backward_weight(dw, {}, y, x, true); });
     if (compute == DType::f32) {
       const auto gemm = [](char ta, char tb, int64_t m, int64_t n, int64_t k, const View& a, const View& b, float beta,
                            const View& c) {
