@@ -24,6 +24,7 @@ class AppendFile {
   void sync();                  // onto the disk itself
 
   const std::filesystem::path& path() const { return path_; }
+  int64_t size() const { return size_; }
   int64_t dropped() const { return dropped_; }  // pieces that could not be written
 
  private:

@@ -1,12 +1,16 @@
 #include "observe/metrics.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
+#include "observe/segments.h"
 
 namespace tandem {
 
@@ -14,25 +18,27 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::filesystem::path with_directory(const std::filesystem::path& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path.parent_path(), error);
-  require(!error, "cannot make the directory {}: {}", path.parent_path().string(), error.message());
-  return path;
+// Whole numbers without ".0", as far as a double holds them exactly; the shortest text that reads as the same number.
+void append_number(std::string& line, double number) {
+  if (std::isnan(number)) {
+    line += "\"NaN\"";
+  } else if (std::isinf(number)) {
+    line += number > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+  } else if (number == std::floor(number) && std::fabs(number) < 0x1p53 && !(number == 0 && std::signbit(number))) {
+    fmt::format_to(std::back_inserter(line), "{}", static_cast<int64_t>(number));
+  } else {
+    fmt::format_to(std::back_inserter(line), "{}", number);
+  }
 }
 
-Json to_value(double number) {
-  if (std::isnan(number)) {
-    return "NaN";
+void append_text(std::string& line, const std::string& text) {
+  const bool plain =
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; });
+  if (plain) {
+    line.append("\"").append(text).append("\"");
+  } else {
+    line += Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
   }
-  if (std::isinf(number)) {
-    return number > 0 ? "Infinity" : "-Infinity";
-  }
-  // Whole numbers without ".0", as far as a double holds them exactly.
-  if (number == std::floor(number) && std::fabs(number) < 0x1p53) {
-    return static_cast<int64_t>(number);
-  }
-  return number;
 }
 
 const Record::Value* find(const Record& record, const std::string& name) {
@@ -42,22 +48,6 @@ const Record::Value* find(const Record& record, const std::string& name) {
     }
   }
   return nullptr;
-}
-
-// Calls body(line, whether its end is there, offset behind it) for every line until body returns false.
-template <class Body>
-void for_each_line(const std::filesystem::path& path, const Body& body) {
-  std::ifstream in(path, std::ios::binary);
-  require(in.is_open(), "cannot read {}: check that it is a readable file", path.string());
-  std::string line;
-  int64_t offset = 0;
-  while (std::getline(in, line)) {
-    const bool ended = !in.eof();
-    offset += static_cast<int64_t>(line.size()) + (ended ? 1 : 0);
-    if (!body(line, ended, offset)) {
-      return;
-    }
-  }
 }
 
 }  // namespace
@@ -90,18 +80,21 @@ const std::string* Record::text(const std::string& name) const {
 }
 
 std::string to_json(const Record& record) {
-  Json object;
-  object["kind"] = record.kind;
-  object["step"] = record.step;
-  object["time"] = record.time;
+  std::string line = "{\"kind\":";
+  append_text(line, record.kind);
+  fmt::format_to(std::back_inserter(line), ",\"step\":{},\"time\":", record.step);
+  append_number(line, record.time);
   for (const auto& [name, value] : record.fields) {
+    line += ',';
+    append_text(line, name);
+    line += ':';
     if (const auto* number = std::get_if<double>(&value)) {
-      object[name] = to_value(*number);
+      append_number(line, *number);
     } else {
-      object[name] = std::get<std::string>(value);
+      append_text(line, std::get<std::string>(value));
     }
   }
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return line + '}';
 }
 
 std::optional<Record> parse_record(const std::string& line) {
@@ -130,35 +123,16 @@ std::optional<Record> parse_record(const std::string& line) {
 
 Metrics read_metrics(const std::filesystem::path& path) {
   Metrics metrics;
-  if (!std::filesystem::exists(path)) {
-    return metrics;
+  for (std::ifstream& file : open_segments(path)) {
+    for (std::string line; std::getline(file, line);) {
+      if (std::optional<Record> record = parse_record(line)) {
+        metrics.records.push_back(std::move(*record));
+      } else {
+        ++metrics.skipped;
+      }
+    }
   }
-  for_each_line(path, [&](const std::string& line, bool, int64_t) {
-    if (std::optional<Record> record = parse_record(line)) {
-      metrics.records.push_back(std::move(*record));
-    } else {
-      ++metrics.skipped;
-    }
-    return true;
-  });
   return metrics;
-}
-
-MetricsWriter::MetricsWriter(const std::filesystem::path& path, int64_t last) : file_(with_directory(path)) {
-  cut_after(last);
-}
-
-void MetricsWriter::cut_after(int64_t last) {
-  int64_t keep = 0;
-  for_each_line(file_.path(), [&](const std::string& line, bool ended, int64_t offset) {
-    const std::optional<Record> record = parse_record(line);
-    if (record && record->step > last) {
-      return false;
-    }
-    keep = record && ended ? offset : keep;
-    return true;
-  });
-  file_.truncate(keep);
 }
 
 }  // namespace tandem

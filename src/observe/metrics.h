@@ -1,4 +1,4 @@
-// Metrics of a run as JSON lines: <run>/metrics/<rank>.jsonl, one object a line.
+// Metrics of a run as JSON lines: <run>/metrics/<rank>.jsonl, one object a line. metrics_writer.h writes them.
 //
 //   {"kind":"train","step":100,"time":1700000000.25,"loss":7.31,"lr":1.2e-05}
 //
@@ -14,8 +14,6 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include "observe/append_file.h"
 
 namespace tandem {
 
@@ -53,24 +51,8 @@ struct Metrics {
   std::vector<Record> records;
   int64_t skipped = 0;  // lines that are no records
 };
-// A missing file has no records; one that cannot be read is an error.
+// Of all segments of the file, oldest first (segments.h). A missing file has no records; one that cannot be read is an
+// error.
 Metrics read_metrics(const std::filesystem::path& path);
-
-class MetricsWriter {
- public:
-  // Continues the file, or begins it; its directory is created where needed. A last line that a dying process left torn
-  // is cut off, and so are the records of steps after `last`.
-  explicit MetricsWriter(const std::filesystem::path& path, int64_t last = INT64_MAX);
-
-  void write(const Record& record) { file_.append(to_json(record) + '\n'); }
-
-  // After a return to step `last`: the file ends, in one go, before the first record of a later step.
-  void cut_after(int64_t last);
-
-  void sync() { file_.sync(); }
-
- private:
-  AppendFile file_;
-};
 
 }  // namespace tandem

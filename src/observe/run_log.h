@@ -18,7 +18,7 @@
 #include <optional>
 #include <string>
 
-#include "observe/metrics.h"
+#include "observe/metrics_writer.h"
 #include "observe/tensorboard.h"
 
 namespace tandem {

@@ -1,6 +1,7 @@
 #include "observe/run_reader.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include "core/file.h"
 #include "observe/run_reader_line.h"
 #include "observe/run_reader_points.h"
+#include "observe/segments.h"
 
 namespace tandem {
 
@@ -17,7 +19,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kMostPoints = 1 << 14;  // of a series, before it is thinned to half
+constexpr size_t kMostPoints = 1 << 14;   // of a series, before it is thinned to half
+constexpr size_t kPointsOfAll = 1 << 17;  // of all ranks together
+constexpr size_t kFewestPoints = 1 << 8;  // that a rank may have
 constexpr size_t kMostSamples = 256, kMostEvents = 4096, kMostSetups = 256;
 constexpr size_t kLongestLine = 1 << 20;  // bytes
 constexpr uint64_t kLargestConfig = 1 << 20;
@@ -25,8 +29,8 @@ constexpr size_t kMostRanks = 4096, kMostReasons = 64;
 constexpr double kLargestStep = 1e15;
 
 template <class Point>
-void merge_neighbours(std::vector<Point>& points) {
-  if (points.size() < kMostPoints) {
+void merge_neighbours(std::vector<Point>& points, size_t most) {
+  if (points.size() < most) {
     return;
   }
   size_t kept = 0;
@@ -70,7 +74,7 @@ void replace_or_add(std::vector<Point>& points, Point point) {
 
 class Reader {
  public:
-  explicit Reader(RankMetrics& metrics) : m_(metrics) {}
+  Reader(RankMetrics& metrics, size_t most_points) : m_(metrics), most_points_(most_points) {}
 
   void line(std::string_view text) {
     if (text.find_first_not_of(" \t\r") == std::string_view::npos) {
@@ -121,7 +125,7 @@ class Reader {
     }
     m_.probes.push_back(probe_point(line_));
     m_.probes.back().step = std::max(line_.step(), last_step_);
-    merge_neighbours(m_.probes);
+    merge_neighbours(m_.probes, most_points_);
     if (const std::string_view name = line_.text("gpu_name"); !name.empty()) {
       m_.gpu_name = kept_text(name);
       m_.gpu_uuid = kept_text(line_.text("gpu_uuid"));
@@ -135,7 +139,7 @@ class Reader {
         m_.train.pop_back();
       }
       m_.train.push_back(train_point(line_, m_.train.empty() ? 0 : m_.train.back().step));
-      merge_neighbours(m_.train);
+      merge_neighbours(m_.train, most_points_);
     } else if (kind == "valid") {
       replace_or_add(m_.valid, valid_point(line_));
       thin(m_.valid);
@@ -157,6 +161,7 @@ class Reader {
   }
 
   RankMetrics& m_;
+  size_t most_points_;
   MetricsLine line_;
   int64_t last_step_ = 0;
   double last_time_ = -std::numeric_limits<double>::infinity();
@@ -200,6 +205,18 @@ std::optional<int> rank_of(const fs::path& path) {
   const auto [end, error] = std::from_chars(stem.data(), stem.data() + stem.size(), rank);
   const bool good = path.extension() == ".jsonl" && error == std::errc() && end == stem.data() + stem.size();
   return good && rank >= 0 ? std::optional(rank) : std::nullopt;
+}
+
+RankMetrics read_rank_up_to(const fs::path& path, int rank, size_t most_points) {
+  RankMetrics metrics;
+  metrics.rank = rank;
+  Reader reader(metrics, most_points);
+  for (std::ifstream& file : open_segments(path)) {
+    const int64_t too_long = for_each_line(file, [&](std::string_view line) { reader.line(line); });
+    metrics.lines += too_long;
+    metrics.unreadable += too_long;
+  }
+  return metrics;
 }
 
 double number_at(const nlohmann::ordered_json& json, const std::string& pointer) {
@@ -264,22 +281,7 @@ SetupPoint setup_of(const RankMetrics& metrics) {
   return metrics.setups.empty() ? SetupPoint{} : metrics.setups.back();
 }
 
-RankMetrics read_rank(const fs::path& path, int rank) {
-  RankMetrics metrics;
-  metrics.rank = rank;
-  std::error_code error;
-  if (!fs::exists(path, error)) {
-    return metrics;
-  }
-  require(fs::is_regular_file(path, error), "cannot read {}: it is no plain file", path.string());
-  std::ifstream in(path, std::ios::binary);
-  require(in.is_open(), "cannot read {}: check that it is a readable file", path.string());
-  Reader reader(metrics);
-  const int64_t too_long = for_each_line(in, [&](std::string_view line) { reader.line(line); });
-  metrics.lines += too_long;
-  metrics.unreadable += too_long;
-  return metrics;
-}
+RankMetrics read_rank(const fs::path& path, int rank) { return read_rank_up_to(path, rank, kMostPoints); }
 
 std::optional<PreparedStats> read_stats(const fs::path& prepared) {
   const nlohmann::ordered_json json =
@@ -327,7 +329,9 @@ RunData read_run(const fs::path& path) {
   require(!error, "cannot read {}: {}", (path / "metrics").string(), error.message());
   std::sort(files.begin(), files.end());
   for (const auto& [rank, file] : files) {
-    run.ranks.push_back(read_rank(file, rank));
+    // Rank 0 has the losses; of the others the clock is wanted.
+    const size_t share = std::bit_floor(std::clamp(kPointsOfAll / files.size(), kFewestPoints, kMostPoints));
+    run.ranks.push_back(read_rank_up_to(file, rank, rank == 0 ? kMostPoints : share));
   }
   if (run.ranks.empty()) {
     run.ranks.emplace_back();

@@ -1,0 +1,141 @@
+#include "observe/metrics_writer.h"
+
+#include <fstream>
+#include <map>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "observe/run_reader_line.h"
+#include "observe/segments.h"
+#include "observe/thinning.h"
+
+namespace tandem {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kMostAlike = 2;  // closed segments of the same coarseness that are left alone
+
+const fs::path& with_directory(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  require(!error, "cannot make the directory {}: {}", path.parent_path().string(), error.message());
+  return path;
+}
+
+struct Cut {
+  int64_t bytes = 0;   // that stay: up to and with the last whole record
+  bool found = false;  // there is a record of a later step
+};
+
+Cut find_cut(const fs::path& path, int64_t last) {
+  std::ifstream in(path, std::ios::binary);
+  require(in.is_open(), "cannot read {}: check that it is a readable file", path.string());
+  Cut cut;
+  int64_t offset = 0;
+  MetricsLine line;
+  for (std::string text; std::getline(in, text);) {
+    const bool ended = !in.eof();
+    offset += static_cast<int64_t>(text.size()) + (ended ? 1 : 0);
+    const bool record = line.parse(text);
+    if (record && line.step() > last) {
+      cut.found = true;
+      return cut;
+    }
+    cut.bytes = record && ended ? offset : cut.bytes;
+  }
+  return cut;
+}
+
+void remove_file(const fs::path& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  require(!error, "cannot remove {}: {}", path.string(), error.message());
+}
+
+}  // namespace
+
+MetricsWriter::MetricsWriter(const fs::path& path, int64_t last, int64_t segment_bytes)
+    : path_(with_directory(path)), segment_bytes_(segment_bytes) {
+  file_.emplace(path_);
+  cut_after(last);
+}
+
+void MetricsWriter::write(const Record& record) {
+  file_->append(to_json(record) + '\n');
+  if (file_->size() >= segment_bytes_) {
+    close_segment();
+  }
+}
+
+void MetricsWriter::cut_after(int64_t last) {
+  const auto [closed, leftovers] = list_segments(path_);
+  for (const fs::path& leftover : leftovers) {
+    remove_file(leftover);
+  }
+  size_t kept = 0;
+  Cut cut;
+  while (kept < closed.size() && !(cut = find_cut(closed[kept].path, last)).found) {
+    ++kept;
+  }
+  if (kept == closed.size()) {
+    file_->truncate(find_cut(path_, last).bytes);
+    return;
+  }
+  // The newest go first, so that what a killed process leaves is still the run up to some step.
+  file_->truncate(0);
+  for (size_t i = closed.size() - 1; i > kept; --i) {
+    remove_file(closed[i].path);
+  }
+  if (cut.bytes == 0) {
+    remove_file(closed[kept].path);
+    return;
+  }
+  std::error_code error;
+  fs::resize_file(closed[kept].path, static_cast<uintmax_t>(cut.bytes), error);
+  require(!error, "cannot shorten {}: {}", closed[kept].path.string(), error.message());
+}
+
+// Where the system refuses, the file simply goes on growing.
+void MetricsWriter::close_segment() {
+  try {
+    const int64_t number = list_segments(path_).next();
+    file_->sync();
+    const fs::path closed = segment_path(path_, number, number);
+    fs::rename(path_, closed);
+    try {
+      file_.emplace(path_, true);
+    } catch (const std::exception&) {
+      fs::rename(closed, path_);
+      file_.emplace(path_);
+      throw;
+    }
+    thin_once();  // enough: half of the closings have none to do of the finest, a quarter none of the next, ...
+  } catch (const std::exception& error) {
+    log::warning("the metrics are not put in order: {}; training goes on", error.what());
+    segment_bytes_ *= 2;  // not again at once
+  }
+}
+
+void MetricsWriter::thin_once() {
+  std::map<int64_t, std::vector<Segment>> alike;  // by the number of files that they hold, oldest first
+  for (const Segment& segment : list_segments(path_).closed) {
+    alike[segment.files()].push_back(segment);
+  }
+  for (const auto& [files, segments] : alike) {
+    // Only neighbours, should someone have taken a file away.
+    if (segments.size() > kMostAlike && segments[0].last + 1 == segments[1].first) {
+      const fs::path partial = partial_path(path_);
+      thin({segments[0].path, segments[1].path}, partial);
+      fs::rename(partial, segment_path(path_, segments[0].first, segments[1].last));
+      sync_directory(path_.parent_path());
+      remove_file(segments[0].path);
+      remove_file(segments[1].path);
+      return;
+    }
+  }
+}
+
+}  // namespace tandem

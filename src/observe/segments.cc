@@ -1,0 +1,111 @@
+#include "observe/segments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "core/error.h"
+
+namespace tandem {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kTries = 20;  // a trainer renames a few files an hour
+
+// "000001-000008" between the active file's stem and extension.
+std::optional<Segment> parse_name(const fs::path& path, const fs::path& active) {
+  const std::string name = path.filename().string(), begin = active.stem().string() + ".",
+                    end = active.extension().string();
+  if (!name.starts_with(begin) || !name.ends_with(end) || name.size() <= begin.size() + end.size()) {
+    return std::nullopt;
+  }
+  const char* at = name.data() + begin.size();
+  const char* stop = name.data() + name.size() - end.size();
+  Segment segment{.path = path};
+  const auto [dash, first_error] = std::from_chars(at, stop, segment.first);
+  if (first_error != std::errc() || dash == stop || *dash != '-') {
+    return std::nullopt;
+  }
+  const auto [last, last_error] = std::from_chars(dash + 1, stop, segment.last);
+  const bool good = last_error == std::errc() && last == stop && segment.first >= 1 && segment.last >= segment.first &&
+                    segment.last < INT64_MAX / 2;
+  return good ? std::optional(std::move(segment)) : std::nullopt;
+}
+
+bool same(const Segments& a, const Segments& b) {
+  return std::equal(a.closed.begin(), a.closed.end(), b.closed.begin(), b.closed.end(),
+                    [](const Segment& x, const Segment& y) { return x.path == y.path; });
+}
+
+}  // namespace
+
+fs::path segment_path(const fs::path& active, int64_t first, int64_t last) {
+  return active.parent_path() /
+         fmt::format("{}.{:06}-{:06}{}", active.stem().string(), first, last, active.extension().string());
+}
+
+fs::path partial_path(const fs::path& active) {
+  return active.parent_path() / fmt::format(".{}.partial", active.filename().string());
+}
+
+Segments list_segments(const fs::path& active) {
+  std::vector<Segment> found;
+  Segments segments;
+  std::error_code error;
+  const fs::path directory = active.parent_path().empty() ? "." : active.parent_path();
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    if (std::optional<Segment> segment = parse_name(entry->path(), active)) {
+      found.push_back(std::move(*segment));
+    } else if (entry->path().filename() == partial_path(active).filename()) {
+      segments.leftovers.push_back(entry->path());
+    }
+  }
+  // Wider ones first among those that begin alike, so that what comes after lies within or behind them.
+  std::sort(found.begin(), found.end(), [](const Segment& a, const Segment& b) {
+    return a.first != b.first ? a.first < b.first : a.last > b.last;
+  });
+  for (Segment& segment : found) {
+    if (!segments.closed.empty() && segment.first <= segments.closed.back().last) {
+      segments.leftovers.push_back(segment.path);
+    } else {
+      segments.closed.push_back(std::move(segment));
+    }
+  }
+  return segments;
+}
+
+std::vector<std::ifstream> open_segments(const fs::path& active) {
+  for (int tried = 1;; ++tried) {
+    const Segments before = list_segments(active);
+    std::vector<fs::path> paths;
+    for (const Segment& segment : before.closed) {
+      paths.push_back(segment.path);
+    }
+    std::error_code error;
+    if (fs::exists(active, error)) {
+      paths.push_back(active);
+    }
+    std::vector<std::ifstream> files;
+    std::string failed;
+    for (const fs::path& path : paths) {
+      if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
+        fail("cannot read {}: it is no plain file", path.string());
+      }
+      files.emplace_back(path, std::ios::binary);
+      failed = files.back().is_open() ? failed : path.string();
+    }
+    if (failed.empty() && same(before, list_segments(active))) {
+      return files;
+    }
+    require(tried < kTries || failed.empty(), "cannot read {}: check that it is a readable file", failed);
+    if (tried >= kTries) {
+      return files;
+    }
+  }
+}
+
+}  // namespace tandem
