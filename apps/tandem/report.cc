@@ -7,11 +7,11 @@
 
 #include "commands.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "core/log.h"
-#include "observe/metrics.h"
-#include "report/run_report.h"
-#include "train/config.h"
+#include "report/json.h"
+#include "report/readable.h"
+#include "report/write_reports.h"
+#include "train/run_report.h"
 
 namespace tandem::cli {
 
@@ -20,60 +20,42 @@ namespace fs = std::filesystem;
 namespace {
 
 struct ReportArguments {
-  std::string run, data, out, format = "text";
+  std::vector<std::string> runs;
+  std::string data, out, format;
   double price_per_hour = 0;
 };
 
-RunPlan plan_of(const TrainConfig& config) {
-  const ScheduleConfig schedule = with_defaults(config.schedule, config.model.width, config.stop.max_steps);
-  RunPlan plan{.max_steps = config.stop.max_steps,
-               .max_epochs = config.stop.max_epochs,
-               .max_minutes = config.stop.max_minutes,
-               .schedule = "",
-               .rate_at = {}};
-  if (problems(schedule).empty()) {
-    plan.schedule = explain(schedule);
-    plan.rate_at = [schedule](int64_t step) { return learning_rate(schedule, step); };
-  }
-  return plan;
+void print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  require(written, "cannot write the report to standard output");
 }
 
-RunReport make(const ReportArguments& arguments) {
-  RunData run = read_run(arguments.run);
-  RunPlan plan;
-  std::string data = arguments.data;
-  if (!run.config.empty()) {
-    try {
-      const TrainConfig config = parse_config(run.config, "config.toml");
-      plan = plan_of(config);
-      data = data.empty() ? config.data : data;
-    } catch (const Error& error) {
-      log::warning("the report does without the run's config: {}", printable(error.what()));
-    }
+// Where the files go; empty = nowhere.
+std::string place_of_files(const ReportArguments& arguments) {
+  if (!arguments.out.empty() || !arguments.format.empty()) {
+    return arguments.out;
   }
-  if (!data.empty()) {
-    run.stats = read_stats(data);
-  }
-  return make_report(std::move(run), plan, unix_time(), arguments.price_per_hour);
+  require(arguments.runs.size() == 1,
+          "where shall the report of {} runs go? Give --out DIRECTORY, or --format to print", arguments.runs.size());
+  return fs::is_directory(arguments.runs.front()) ? arguments.runs.front() : "";
 }
 
 void run_report(const ReportArguments& arguments) {
   require(arguments.price_per_hour >= 0, "--price-per-hour is {}: give 0 or more", arguments.price_per_hour);
-  const RunReport report = make(arguments);
-  if (!arguments.out.empty()) {
-    std::error_code error;
-    fs::create_directories(arguments.out, error);
-    require(!error, "cannot make the directory {}: {}", arguments.out, error.message());
-    write_file(fs::path(arguments.out) / "report.md", to_markdown(report));
-    write_file(fs::path(arguments.out) / "report.json", to_json(report));
-    log::info("wrote {0}/report.md and {0}/report.json", arguments.out);
-    return;
+  const std::string out = place_of_files(arguments);
+  std::vector<RunReport> reports;
+  for (const std::string& run : arguments.runs) {
+    reports.push_back(read_report(run, {.data = arguments.data, .price_per_hour = arguments.price_per_hour}));
   }
-  const std::string text = arguments.format == "md"     ? to_markdown(report)
-                           : arguments.format == "json" ? to_json(report)
-                                                        : to_text(report);
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  require(written, "cannot write the report to standard output");
+  if (!out.empty()) {
+    write_reports(reports, out);
+    log::info("wrote {0}/report.html, {0}/report.md and {0}/report.json", out);
+  }
+  if (arguments.out.empty()) {
+    print(arguments.format == "md"     ? to_markdown(reports)
+          : arguments.format == "json" ? to_json(reports)
+                                       : to_text(reports));
+  }
 }
 
 }  // namespace
@@ -81,14 +63,16 @@ void run_report(const ReportArguments& arguments) {
 void add_report(Program& program) {
   auto arguments = std::make_shared<ReportArguments>();  // shared with the action, which runs after this returns
   program
-      .add("report", "Answers the questions about a run from what it measured: while it trains, after it, on a copy.")
-      .option("run", arguments->run, "Run directory, or a metrics file")
+      .add("report",
+           "Answers the questions about a run from what it measured: while it trains, after it, on a copy. Writes "
+           "report.html, report.md and report.json into the run directory and prints the answers.")
+      .option("run", arguments->runs, "Run directories, or metrics files; several are compared")
       .required()
       .option("--price-per-hour", arguments->price_per_hour, "What an hour of the machine costs")
       .option("--data", arguments->data, "Prepared directory; default: the config's")
-      .option("--format", arguments->format, "What to print: text, md or json")
+      .option("--format", arguments->format, "Only print: text, md or json")
       .choices({"text", "md", "json"})
-      .option("--out", arguments->out, "Write report.md and report.json into this directory instead of printing")
+      .option("--out", arguments->out, "Write the three files into this directory, and print nothing")
       .example("tandem report runs/en-de --price-per-hour 2.50")
       .run([arguments] { run_report(*arguments); });
 }

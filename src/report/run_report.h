@@ -1,7 +1,4 @@
-// The truth about a run on one page: verdicts first, then tables. As Markdown, JSON (docs/formats.md) or plain text.
-//
-// Sentences, configs and details come from outside: in Markdown they are escaped so that no markup and no HTML gets
-// through, in JSON also <, > and &, and in text no control character reaches the terminal.
+// The truth about a run: its verdicts and what they rest on.
 #pragma once
 
 #include <string>
@@ -9,26 +6,32 @@
 #include <vector>
 
 #include "observe/run_reader.h"
+#include "observe/verdicts/checkpoint_facts.h"
 #include "observe/verdicts/verdict.h"
 
 namespace tandem {
 
 struct RunReport {
   RunData run;
+  RunPlan plan;
   std::vector<Verdict> verdicts;
   double time = 0;  // Unix seconds of the making
 };
 
-// All verdicts that the run's data can answer, in the order of the report.
-RunReport make_report(RunData run, const RunPlan& plan, double now, double price_per_hour);
+// All verdicts that the run's data can answer, in the order of the report. `now` 0 = the time of reading says nothing.
+RunReport make_report(RunData run, RunPlan plan, const CheckpointFacts& checkpoint, double now, double price_per_hour);
 
-std::string to_markdown(const RunReport& report);
-std::string to_json(const RunReport& report);
-std::string to_text(const RunReport& report);
+// Seconds of the whole run by what they went to.
+std::vector<std::pair<std::string, double>> time_split(const RankMetrics& metrics);
+double steps_in(const RankMetrics& metrics);
 
-// One line of text without meaning to Markdown or HTML; bytes that are not UTF-8 become U+FFFD.
-std::string markdown_escaped(const std::string& text);
-// One line of printable text.
-std::string printable(const std::string& text);
+// Samples of the last validation.
+std::vector<SamplePoint> last_samples(const RankMetrics& metrics);
+
+// Where, with what and of which version the run was made: name and value, for people.
+std::vector<std::pair<std::string, std::string>> environment_of(const RunReport& report);
+
+// How much was read, and what was left out: a sentence.
+std::string reading_notes(const RankMetrics& metrics);
 
 }  // namespace tandem

@@ -1,0 +1,155 @@
+// tandem watch: runs as they go on, in a browser or in the terminal. Reads files only.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/signals.h"
+#include "report/page.h"
+#include "report/prometheus.h"
+#include "report/watch_server.h"
+#include "report/watch_text.h"
+#include "report/watched_runs.h"
+#include "train/run_report.h"
+
+namespace tandem::cli {
+
+namespace {
+
+constexpr int kPort = 7117;  // asked for first
+constexpr size_t kShortestToken = 16;
+
+struct WatchArguments {
+  std::vector<std::string> paths;
+  std::string address = "127.0.0.1", token;
+  int port = 0;
+  double price_per_hour = 0;
+  bool text = false;
+};
+
+bool is_plain(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_'; }
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Calls body(whether anything is new) about every second until it returns false or a signal asks to stop.
+template <class Body>
+void every_second(WatchedRuns& runs, const Body& body) {
+  const Signals signals;
+  while (signals.stop_signal() == 0 && body(runs.update(seconds()))) {
+    for (int i = 0; i < 20 && signals.stop_signal() == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+}
+
+void print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  require(written, "cannot write to standard output");
+}
+
+// Over what is on the screen, line by line, so that nothing flickers.
+void show_screen(std::span<const RunReport> reports) {
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
+  std::string screen = "\x1b[H";
+  for (const char c : watch_screen(reports, known ? size.ws_col : 80, known ? size.ws_row - 1 : 23)) {
+    screen += c == '\n' ? std::string("\x1b[K\n") : std::string(1, c);
+  }
+  print(screen + "\x1b[J");
+}
+
+// Until every run is over.
+void watch_text(WatchedRuns& runs) {
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  std::map<std::string, std::string> said;
+  if (terminal) {
+    print("\x1b[2J");
+  }
+  every_second(runs, [&](bool changed) {
+    const std::vector<RunReport> reports = runs.reports();
+    if (terminal) {
+      show_screen(reports);
+    } else if (changed) {
+      for (const RunReport& report : reports) {
+        const std::string line = watch_line(report);
+        if (said[report.run.name] != line) {
+          print(line + "\n");
+          said[report.run.name] = line;
+        }
+      }
+    }
+    return !all_ended(reports);
+  });
+}
+
+std::unique_ptr<WatchServer> make_server(const WatchArguments& arguments) {
+  const WatchServerOptions options{.address = arguments.address, .port = arguments.port, .token = arguments.token};
+  if (arguments.port == 0) {
+    WatchServerOptions preferred = options;
+    preferred.port = kPort;
+    try {
+      return std::make_unique<WatchServer>(preferred);
+    } catch (const Error&) {  // taken: any other will do
+    }
+  }
+  return std::make_unique<WatchServer>(options);
+}
+
+void watch_page(WatchedRuns& runs, const WatchArguments& arguments) {
+  const std::unique_ptr<WatchServer> server = make_server(arguments);
+  log::info("watching at {} (Ctrl-C ends it)", server->url());
+  every_second(runs, [&](bool changed) {
+    if (changed) {
+      const std::vector<RunReport> reports = runs.reports();
+      server->publish(page_data(reports), to_prometheus(reports));
+    }
+    return true;
+  });
+}
+
+void run_watch(const WatchArguments& arguments) {
+  require(arguments.price_per_hour >= 0, "--price-per-hour is {}: give 0 or more", arguments.price_per_hour);
+  require(arguments.port >= 0 && arguments.port < 65536, "--port is {}: give 1 to 65535, or 0 for any", arguments.port);
+  require(arguments.token.empty() || arguments.token.size() >= kShortestToken,
+          "--token has {} characters: {} or more are hard to guess", arguments.token.size(), kShortestToken);
+  require(std::ranges::all_of(arguments.token, is_plain), "--token takes letters, digits, - and _ only");
+  WatchedRuns runs({arguments.paths.begin(), arguments.paths.end()}, [&](const std::filesystem::path& run) {
+    return read_report(run, {.data = {}, .price_per_hour = arguments.price_per_hour});
+  });
+  if (arguments.text) {
+    watch_text(runs);
+  } else {
+    watch_page(runs, arguments);
+  }
+}
+
+}  // namespace
+
+void add_watch(Program& program) {
+  auto arguments = std::make_shared<WatchArguments>();  // shared with the action, which runs after this returns
+  program
+      .add("watch",
+           "Shows runs as they go on, in a browser or with --text in the terminal. Reads files only, so it never "
+           "disturbs a trainer and works after the run and on a copy. /metrics is for Prometheus.")
+      .option("run", arguments->paths, "Run directories, or directories that hold runs")
+      .required()
+      .flag("--text", arguments->text, "In the terminal, until the runs are over; plain lines in a pipe")
+      .option("--port", arguments->port, "Port of the page; default: 7117, or a free one")
+      .option("--address", arguments->address, "Address of the page; another than loopback wants --token")
+      .option("--token", arguments->token, "What every client must know, 16 characters or more")
+      .option("--price-per-hour", arguments->price_per_hour, "What an hour of the machine costs")
+      .example("tandem watch runs/en-de")
+      .run([arguments] { run_watch(*arguments); });
+}
+
+}  // namespace tandem::cli

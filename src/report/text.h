@@ -1,0 +1,17 @@
+// Texts from outside (sentences, file names, configs), made fit for a place where people read them.
+#pragma once
+
+#include <string>
+
+namespace tandem {
+
+// Bytes that are not UTF-8 become U+FFFD.
+std::string valid_utf8(const std::string& text);
+// One line of printable text: no control character reaches a terminal.
+std::string printable(const std::string& text);
+// One line of text without meaning to Markdown or HTML.
+std::string markdown_escaped(const std::string& text);
+// At most `bytes` bytes of it, cut between two characters and then marked by "...".
+std::string shortened(const std::string& text, size_t bytes);
+
+}  // namespace tandem

@@ -1,0 +1,17 @@
+// Who may ask `tandem watch`. Pure functions.
+#pragma once
+
+#include <string>
+
+namespace tandem {
+
+bool is_loopback(const std::string& address);  // 127.x.y.z, ::1, localhost
+
+// Whether a Host header may stand for a server bound to `address`. A page of another site can make a browser send
+// requests here under that site's name (DNS rebinding), but not under a number or this machine's own name.
+bool host_allowed(const std::string& host, const std::string& address);
+
+// In a time that does not tell how much of it is right.
+bool token_matches(const std::string& given, const std::string& wanted);
+
+}  // namespace tandem

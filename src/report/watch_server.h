@@ -1,0 +1,37 @@
+// The live page: /, data.json, events (server-sent), metrics (Prometheus). Serves what was published last and nothing
+// from the disk. Any number of clients may read at once up to a limit; who reads too slowly is dropped, so memory and
+// threads stay bounded.
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace tandem {
+
+struct WatchServerOptions {
+  std::string address = "127.0.0.1";
+  int port = 0;                 // 0 = any free one
+  std::string token;            // wanted from every client, fit for a URL; empty = none, which only a loopback address allows
+  size_t most_listeners = 400;  // to events; more are told to ask for data.json themselves
+};
+
+class WatchServer {
+ public:
+  // Binds and begins to serve. Fails with one sentence where the address cannot be used.
+  explicit WatchServer(WatchServerOptions options);
+  ~WatchServer();  // ends every connection
+  WatchServer(const WatchServer&) = delete;
+  WatchServer& operator=(const WatchServer&) = delete;
+
+  int port() const;
+  std::string url() const;  // of the page, with the token
+
+  // `data`: report.h's page_data(); `metrics`: to_prometheus().
+  void publish(std::string data, std::string metrics);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,133 @@
+#include "train/run_report.h"
+
+#include <algorithm>
+#include <span>
+
+#include "core/error.h"
+#include "observe/metrics.h"
+#include "report/write_reports.h"
+#include "train/inspection.h"
+
+namespace tandem {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kMostCheckpoints = 10'000;  // that are looked at
+
+// Complete checkpoints, by rising step.
+std::vector<fs::path> checkpoints_of(const fs::path& run) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(run / "checkpoints", error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    std::error_code none;
+    if (name.starts_with("step-") && fs::is_regular_file(entry->path() / "manifest.json", none) &&
+        found.size() < kMostCheckpoints) {
+      found.push_back(entry->path());
+    }
+  }
+  std::ranges::sort(found, {}, [](const fs::path& path) { return path.filename().string(); });
+  return found;
+}
+
+double bytes_below(const fs::path& directory) {
+  double bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code none;
+    const uintmax_t size = fs::file_size(entry->path(), none);
+    bytes += none ? 0 : static_cast<double>(size);
+  }
+  return bytes;
+}
+
+void describe_newest(const fs::path& path, CheckpointFacts& facts) {
+  const Inspected inspected = inspect_directory(path, false);
+  const auto has = [&](const char* role) {
+    return std::ranges::any_of(inspected.files, [&](const InspectedFile& file) { return file.file.role == role; });
+  };
+  const char* unread = has(role::kMovingAverage) ? role::kWeights : role::kMovingAverage;
+  double listed = 0;
+  for (const InspectedFile& file : inspected.files) {
+    const bool inference = file.file.role != role::kOptimizer && file.file.role != unread;
+    facts.files.push_back(
+        {file.file.name, file.file.role, file.holds, static_cast<double>(file.file.bytes), inference});
+    listed += static_cast<double>(file.file.bytes);
+  }
+  facts.files.push_back({"manifest.json", "manifest", "names, sizes and checksums of the others",
+                         static_cast<double>(inspected.bytes) - listed, true});
+  facts.step = inspected.state ? inspected.state->step : 0;
+  facts.parameters = static_cast<double>(inspected.parameters);
+  facts.problems = inspected.damage;
+}
+
+}  // namespace
+
+RunPlan plan_of(const TrainConfig& config) {
+  const ScheduleConfig schedule = with_defaults(config.schedule, config.model.width, config.stop.max_steps);
+  RunPlan plan{.max_steps = config.stop.max_steps,
+               .max_epochs = config.stop.max_epochs,
+               .max_minutes = config.stop.max_minutes,
+               .schedule = "",
+               .rate_at = {}};
+  if (problems(schedule).empty()) {
+    plan.schedule = explain(schedule);
+    plan.rate_at = [schedule](int64_t step) { return learning_rate(schedule, step); };
+  }
+  return plan;
+}
+
+CheckpointFacts checkpoint_facts(const fs::path& run) {
+  CheckpointFacts facts;
+  const std::vector<fs::path> found = checkpoints_of(run);
+  if (found.empty()) {
+    return facts;
+  }
+  facts.kept = static_cast<double>(found.size());
+  facts.kept_bytes = 0;
+  for (const fs::path& path : found) {
+    facts.kept_bytes += bytes_below(path);
+  }
+  std::error_code error;
+  const fs::space_info space = fs::space(run, error);
+  facts.disk_free_bytes = error ? kUnknown : static_cast<double>(space.available);
+  facts.path = found.back().string();
+  try {
+    describe_newest(found.back(), facts);
+  } catch (const std::exception& problem) {  // being deleted just now, or damaged
+    facts.problems.emplace_back(problem.what());
+  }
+  return facts;
+}
+
+RunReport make_report(RunData data, const fs::path& run, const ReportOptions& options) {
+  RunPlan plan;
+  CheckpointFacts facts = checkpoint_facts(run);
+  fs::path prepared = options.data;
+  if (!data.config.empty()) {
+    try {
+      const TrainConfig config = parse_config(data.config, "config.toml");
+      plan = plan_of(config);
+      facts.most_kept = static_cast<double>(config.checkpoint.keep_last + config.checkpoint.keep_best);
+      prepared = prepared.empty() ? fs::path(config.data) : prepared;
+    } catch (const Error&) {  // a config of another version: the report does without
+    }
+  }
+  if (!prepared.empty()) {
+    data.stats = read_stats(prepared);
+  }
+  return make_report(std::move(data), std::move(plan), facts, unix_time(), options.price_per_hour);
+}
+
+RunReport read_report(const fs::path& run, const ReportOptions& options) {
+  return make_report(read_run(run), run, options);
+}
+
+void write_reports(const fs::path& run, const ReportOptions& options) {
+  const RunReport report = read_report(run, options);
+  write_reports(std::span(&report, 1), run);
+}
+
+}  // namespace tandem
