@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "observe/thinning.h"
+
 namespace tandem {
 
 namespace {
@@ -25,8 +27,10 @@ constexpr Tag kTags[] = {
     {"valid", "chrf", "valid/chrF"},
 };
 
+constexpr double kProbeSeconds = 60;  // of a point of TensorBoard: files that nobody thins stay small
+
 // An indented block, which markdown shows letter for letter.
-std::string sample_markdown(const Record& record) {
+std::string as_markdown(const Record& record, bool with_numbers) {
   std::string markdown;
   for (const auto& [name, value] : record.fields) {
     if (const auto* text = std::get_if<std::string>(&value)) {
@@ -34,9 +38,26 @@ std::string sample_markdown(const Record& record) {
       std::replace_if(
           line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
       markdown += fmt::format("    {:12} {}\n", name, line);
+    } else if (with_numbers) {
+      markdown += fmt::format("    {:12} {}\n", name, std::get<double>(value));
     }
   }
   return markdown;
+}
+
+// The run's own, with rates instead of sums.
+Record as_rates(const Record& probe) {
+  Record rates{.kind = probe.kind, .step = probe.step, .time = probe.time};
+  const double seconds = probe.number("seconds").value_or(0);
+  for (const auto& [name, value] : probe.fields) {
+    const auto* number = std::get_if<double>(&value);
+    if (number == nullptr || name == "seconds" || name.starts_with("net.") || !(seconds > 0)) {
+      continue;
+    }
+    const bool sum = is_sum("probe", name);
+    rates.add(sum ? name + "_per_second" : name, sum ? *number / seconds : *number);
+  }
+  return rates;
 }
 
 }  // namespace
@@ -52,22 +73,40 @@ std::string tag_of(const std::string& kind, const std::string& key) {
 
 RunLog::RunLog(const std::filesystem::path& metrics, const std::filesystem::path& events, int rank,
                std::optional<int64_t> done)
-    : metrics_(metrics / fmt::format("{}.jsonl", rank), done.value_or(-1)) {
+    : metrics_(metrics / fmt::format("{}.jsonl", rank), done.value_or(-1)), step_(done.value_or(0)) {
   if (rank == 0) {
     events_.emplace(events, done.value_or(-1) + 1);
   }
 }
 
 void RunLog::write(const Record& record) {
+  if (record.kind == "probe") {
+    Record probe = record;
+    probe.step = step_;
+    metrics_.write(probe);
+    hold_probe(probe);
+    return;
+  }
+  step_ = record.step;
   metrics_.write(record);
+  write_events(record);
+}
+
+void RunLog::write_events(const Record& record) {
   if (!events_ || record.kind == "event") {
     return;
   }
   if (record.kind == "sample") {
     const auto index = static_cast<int64_t>(record.number("index").value_or(0));
-    events_->text(record.time, record.step, fmt::format("sample/{}", index), sample_markdown(record));
-    return;
+    events_->text(record.time, record.step, fmt::format("sample/{}", index), as_markdown(record, false));
+  } else if (record.kind == "setup") {
+    events_->text(record.time, record.step, "setup", as_markdown(record, true));
+  } else {
+    write_scalars(record);
   }
+}
+
+void RunLog::write_scalars(const Record& record) {
   Scalars scalars;
   for (const auto& [key, value] : record.fields) {
     if (const auto* number = std::get_if<double>(&value)) {
@@ -79,8 +118,21 @@ void RunLog::write(const Record& record) {
   }
 }
 
+void RunLog::hold_probe(const Record& record) {
+  if (!events_) {
+    return;
+  }
+  probe_ = probe_ ? merged(*probe_, record) : record;
+  if (probe_->number("seconds").value_or(0) >= kProbeSeconds) {
+    write_scalars(as_rates(*probe_));
+    probe_.reset();
+  }
+}
+
 void RunLog::rewind(int64_t done) {
   metrics_.cut_after(done);
+  probe_.reset();
+  step_ = done;
   if (events_) {
     events_->restart(unix_time(), done + 1);
   }
@@ -100,6 +152,10 @@ void RunLog::text(int64_t step, const std::string& tag, const std::string& markd
 
 void RunLog::finish(bool success) {
   if (events_) {
+    if (probe_) {
+      write_scalars(as_rates(*probe_));
+      probe_.reset();
+    }
     events_->end_session(unix_time(), success);
   }
   sync();

@@ -10,8 +10,9 @@
 //          steps_per_second        global_step/sec
 //          epoch                   epoch
 //   valid  bleu, chrf              valid/BLEU, valid/chrF
-// Samples (kind "sample", with a number `index`) become one text each, tag sample/<index>. Records of kind "event" are
-// not for curves and stay out of TensorBoard.
+// Samples (kind "sample", with a number `index`) become one text each, tag sample/<index>, a setup one with the tag
+// setup. Probes, the run's own interface alone, are merged to one point a minute; their sums become rates,
+// probe/<key>_per_second. Records of kind "event" are not for curves and stay out of TensorBoard.
 #pragma once
 
 #include <filesystem>
@@ -30,7 +31,8 @@ class RunLog {
   RunLog(const std::filesystem::path& metrics, const std::filesystem::path& events, int rank = 0,
          std::optional<int64_t> done = std::nullopt);
 
-  // Records come in rising order of steps. Never fails: see append_file.h.
+  // Records come in rising order of steps, but for probes, whose thread does not know the step: they get that of the
+  // last record before them. Never fails: see append_file.h.
   void write(const Record& record);
 
   // After a return to the checkpoint of step `done` within the same process.
@@ -45,8 +47,14 @@ class RunLog {
   void finish(bool success);
 
  private:
+  void write_events(const Record& record);
+  void write_scalars(const Record& record);
+  void hold_probe(const Record& record);
+
   MetricsWriter metrics_;
   std::optional<EventWriter> events_;  // rank 0
+  std::optional<Record> probe_;        // of the minute that is not over
+  int64_t step_ = 0;                   // of the last record that is no probe
 };
 
 // TensorBoard's tag for a record's number.

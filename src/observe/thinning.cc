@@ -166,6 +166,10 @@ Record to_record(const MetricsLine& line) {
   return record;
 }
 
+bool is_sum(const std::string& kind, const std::string& name) {
+  return (kind == "probe" ? probe_rule(name) : train_rule(name)) == Rule::sum;
+}
+
 Record merged(const Record& first_record, const Record& second_record) {
   const Record first = counted(first_record), second = counted(second_record);
   Record both{.kind = second.kind, .step = second.step, .time = second.time};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "observe/metrics.h"
@@ -15,6 +16,9 @@ Record to_record(const MetricsLine& line);
 // what they are means over (target tokens, steps, seconds), and what is of a moment as in the second. `records` counts
 // the records that it stands for, `unfinite` those of them with a loss that is not finite.
 Record merged(const Record& first, const Record& second);
+
+// Whether a number of a record of kind "train" or "probe" is a sum over its stretch.
+bool is_sum(const std::string& kind, const std::string& name);
 
 // Writes all records of `files`, oldest first, to `out` (fsynced): every two neighbouring train records of a start as
 // one, and every two probe records; all other kinds as they are. Lines that are no records are left out.

@@ -45,7 +45,9 @@ def expected_curves(path):
             kind, step = record["kind"], record["step"]
             if kind == "sample":
                 texts.setdefault(f"sample/{record['index']}", []).append(step)
-            if kind in ("sample", "event"):
+            if kind == "setup":
+                texts.setdefault("setup", []).append(step)
+            if kind in ("sample", "event", "setup", "probe"):
                 continue
             for key, value in record.items():
                 if value in ("NaN", "Infinity", "-Infinity"):
@@ -54,6 +56,9 @@ def expected_curves(path):
                     continue
                 tag = TAGS.get((kind, key), f"{kind}/{key}")
                 curves.setdefault(tag, []).append((step, as_float32(value)))
+    # Probes of half a minute each, every 5 steps, as one point a minute: the run's own, sums as rates.
+    for tag, value in (("probe/gpu_power_watts", 45.0), ("probe/network_sent_bytes_per_second", 1e6)):
+        curves[tag] = [(step, value) for step in range(10, 201, 10)]
     return curves, texts
 
 
@@ -76,6 +81,9 @@ def check_accumulator(directory, curves, texts):
         events = reader.Tensors(tag)
         assert [event.step for event in events] == steps, (tag, events)
         text = events[-1].tensor_proto.string_val[0].decode("utf-8")
+        if tag == "setup":
+            assert "gpu1" in text and "schema" in text, text
+            continue
         assert "zwei *Hunde*" in text and "two <b>dogs</b> & a \u2581" in text, text
     config = reader.Tensors("config")[0].tensor_proto.string_val[0]
     assert b"tokens = 25000" in config, config
@@ -134,7 +142,7 @@ def main():
             stdout=subprocess.DEVNULL,
         )
         curves, texts = expected_curves(os.path.join(run, "metrics", "0.jsonl"))
-        assert len(curves) == 12 and all(len(points) >= 4 for points in curves.values()), curves.keys()
+        assert len(curves) == 20 and all(len(points) >= 4 for points in curves.values()), curves.keys()
         check_accumulator(os.path.join(run, "tensorboard"), curves, texts)
         points = sum(len(points) for points in curves.values())
         print(f"TensorBoard read {len(curves)} curves with {points} points and {len(texts)} texts")
