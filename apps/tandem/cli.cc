@@ -65,6 +65,11 @@ Command& Command::choices(const std::vector<std::string>& names) {
   return *this;
 }
 
+Command& Command::hidden() {
+  impl_->app->group("");
+  return *this;
+}
+
 Command& Command::example(const std::string& text) {
   impl_->app->footer("Example:\n  " + text);
   return *this;

@@ -13,8 +13,11 @@ void add_translate(Program& program);
 void add_evaluate(Program& program);
 void add_inspect(Program& program);
 void add_report(Program& program);
+void add_watch(Program& program);
 void add_average(Program& program);
 void add_bench(Program& program);
 void add_tune(Program& program);
+void add_launch(Program& program);
+void add_agent(Program& program);
 
 }  // namespace tandem::cli

@@ -12,14 +12,17 @@ int main(int argc, char** argv) {
   add_demo(program);
   add_prepare(program);
   add_train(program);
+  add_launch(program);
   add_translate(program);
   add_evaluate(program);
   add_score(program);
   add_inspect(program);
   add_report(program);
+  add_watch(program);
   add_average(program);
   add_bench(program);
   add_tune(program);
+  add_agent(program);
   try {
     return program.run(argc, argv);
   } catch (const tandem::Interrupted& interrupted) {

@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "dist/environment.h"
 #include "launch/attempt.h"
+#include "launch/ignored_pipe_signal.h"
 
 namespace tandem {
 namespace {
@@ -35,18 +36,6 @@ void remove_hosts(std::vector<Host>& hosts, const std::vector<std::string>& name
     std::erase_if(hosts, [&](const Host& host) { return host.name == name; });
   }
 }
-
-// An agent that is gone is found out by reading from it.
-class IgnoredPipeSignal {
- public:
-  IgnoredPipeSignal() : old_(signal(SIGPIPE, SIG_IGN)) {}
-  ~IgnoredPipeSignal() { signal(SIGPIPE, old_); }
-  IgnoredPipeSignal(const IgnoredPipeSignal&) = delete;
-  IgnoredPipeSignal& operator=(const IgnoredPipeSignal&) = delete;
-
- private:
-  void (*old_)(int);
-};
 
 }  // namespace
 

@@ -1,6 +1,8 @@
 // What tandem is for the launcher, without a model:
 //   test_worker agent
 //   test_worker launch HOSTS AGENT RESTARTS DIRECTORY ARGUMENT...
+//   test_worker push HOSTS AGENT DIRECTORY PATH...
+//   test_worker --version
 //   test_worker work key=value...
 // `work` joins the team, sums in a loop, prints and leaves. steps: how many sums; floats: of a sum; pause: milliseconds
 // after each; saves: a file that rank 0 adds a line to when it is told to stop; fails: "RANK:STEP", there it throws;
@@ -19,6 +21,7 @@
 #include "dist/team.h"
 #include "launch/agent.h"
 #include "launch/launch.h"
+#include "launch/push.h"
 
 namespace tandem {
 namespace {
@@ -105,6 +108,13 @@ void launch_work(int argc, char** argv) {
   launch(options);
 }
 
+void push_files(int argc, char** argv) {
+  Push push(argv[3], own_binary(), {argv + 5, argv + argc}, argv[4]);
+  for (const Host& host : parse_hosts(argv[2])) {
+    push.to(host);
+  }
+}
+
 }  // namespace
 }  // namespace tandem
 
@@ -115,6 +125,10 @@ int main(int argc, char** argv) {
       tandem::Agent(0, 1).run();
     } else if (command == "launch" && argc > 6) {
       tandem::launch_work(argc, argv);
+    } else if (command == "push" && argc > 4) {
+      tandem::push_files(argc, argv);
+    } else if (command == "--version") {
+      std::puts("test");
     } else {
       tandem::work(tandem::settings_of(argc, argv));
     }

@@ -1,0 +1,202 @@
+#include "launch/push.h"
+
+#include <link.h>
+#include <openssl/evp.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "dist/environment.h"
+#include "dist/message.h"
+
+namespace tandem {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kDigits = 64;  // of a SHA-256
+
+// The file, or all files below the directory.
+std::vector<std::string> files_below(const std::string& path) {
+  if (!fs::is_directory(path)) {
+    require(fs::is_regular_file(path), "{} is neither a file nor a directory, so it cannot be pushed", path);
+    return {path};
+  }
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(path)) {
+    if (entry.is_regular_file()) {
+      files.push_back(entry.path().string());
+    }
+  }
+  return files;
+}
+
+// The libraries that this process has loaded, and its loader.
+std::vector<std::string> own_libraries() {
+  std::vector<std::string> paths;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* list) {
+        const std::string name = info->dlpi_name;
+        const bool driver = name.find("libcuda.so") != std::string::npos || name.find("libnvidia") != std::string::npos;
+        if (name.starts_with("/") && !driver) {
+          static_cast<std::vector<std::string>*>(list)->push_back(name);
+        }
+        return 0;
+      },
+      &paths);
+  return paths;
+}
+
+std::string loader_of(const std::vector<std::string>& libraries) {
+  for (const std::string& path : libraries) {
+    const std::string name = fs::path(path).filename().string();
+    if (name.starts_with("ld-linux") || name.starts_with("ld.so")) {
+      return name;
+    }
+  }
+  fail("this program does not know its own loader");
+}
+
+std::string first_line(const std::string& text) { return printable(text.substr(0, text.find('\n')), 300); }
+
+}  // namespace
+
+std::string sha256_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  require(file.good(), "{} cannot be read", path);
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr);
+  std::vector<char> bytes(1U << 20);
+  while (file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())) || file.gcount() > 0) {
+    EVP_DigestUpdate(context.get(), bytes.data(), static_cast<size_t>(file.gcount()));
+  }
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  require(EVP_DigestFinal_ex(context.get(), digest.data(), &size) == 1, "libcrypto cannot compute SHA-256");
+  std::string text;
+  for (unsigned int i = 0; i < size; ++i) {
+    text += fmt::format("{:02x}", digest[i]);
+  }
+  return text;
+}
+
+Push::Push(std::string agent_command, std::string binary, std::vector<std::string> paths, std::string directory)
+    : agent_command_(std::move(agent_command)), binary_(std::move(binary)), directory_(std::move(directory)) {
+  if (!variable("TANDEM_PROGRAM").empty()) {  // a script, and the binary and libraries that it starts
+    const fs::path folder = fs::path(binary_).parent_path();
+    const bool beside = fs::exists(binary_ + ".bin");
+    paths.push_back(binary_);
+    paths.push_back(beside ? binary_ + ".bin" : (folder / "bin" / "tandem").string());
+    paths.push_back(beside ? binary_ + ".lib" : (folder / "lib").string());
+  }
+  for (const std::string& path : paths) {
+    for (const std::string& file : files_below(path)) {
+      files_[file] = sha256_file(file);
+    }
+  }
+}
+
+void Push::to(const Host& host) {
+  if (is_this_host(host.name)) {
+    return;
+  }
+  run(host, "mkdir -p " + shell_quoted(directory_));
+  send_files(host, files_);
+  send_binary(host);
+}
+
+std::string Push::run(const Host& host, const std::string& command, const std::string& input) {
+  const RemoteResult result = run_on_host(host, agent_command_, command, input);
+  require(result.code == 0, "host {}: `{}` failed with code {}: {}", host.name, printable(command, 200), result.code,
+          first_line(result.err));
+  return result.out;
+}
+
+Push::Files Push::files_there(const Host& host, const Files& wanted) {
+  std::string command = "sha256sum --";
+  for (const auto& [path, hash] : wanted) {
+    command += fmt::format(" {}", shell_quoted(path));
+  }
+  std::istringstream lines(run(host, command + " 2>/dev/null; true"));
+  Files there;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.size() > kDigits + 2) {
+      there[line.substr(kDigits + 2)] = line.substr(0, kDigits);
+    }
+  }
+  return there;
+}
+
+void Push::send(const Host& host, const std::string& file, const std::string& to, bool executable) {
+  log::info("host {}: sending {} ({:.1f} MB)", host.name, to, static_cast<double>(fs::file_size(file)) / 1e6);
+  const std::string part = shell_quoted(to + ".push");
+  run(host,
+      fmt::format("mkdir -p {} && cat > {} && {}mv -f {} {}", shell_quoted(fs::path(to).parent_path().string()), part,
+                  executable ? "chmod 755 " + part + " && " : "", part, shell_quoted(to)),
+      file);
+}
+
+void Push::send_files(const Host& host, const Files& files) {
+  if (files.empty()) {
+    return;
+  }
+  const Files there = files_there(host, files);
+  bool sent = false;
+  for (const auto& [path, hash] : files) {
+    if (const auto found = there.find(path); found == there.end() || found->second != hash) {
+      const bool executable = (fs::status(path).permissions() & fs::perms::owner_exec) != fs::perms::none;
+      send(host, path, path, executable);
+      sent = true;
+    }
+  }
+  const Files after = sent ? files_there(host, files) : there;
+  for (const auto& [path, hash] : files) {
+    require(after.contains(path) && after.at(path) == hash, "host {}: {} did not arrive as it is here", host.name,
+            path);
+  }
+}
+
+// A host that has a system of another age gets the libraries too.
+void Push::send_binary(const Host& host) {
+  const std::string own = "/proc/self/exe";
+  const std::string hash = sha256_file(own);
+  const bool bundle = files_.contains(binary_);
+  const std::string beside = binary_ + ".bin";
+  const Files there = bundle ? Files{} : files_there(host, {{binary_, hash}, {beside, hash}});
+  const auto same = [&](const std::string& path) { return there.contains(path) && there.at(path) == hash; };
+  if (!bundle && !same(binary_) && !same(beside)) {
+    send(host, own, binary_, true);
+  }
+  const std::string check = shell_quoted(binary_) + " --version";
+  RemoteResult result = run_on_host(host, agent_command_, check);
+  if (result.code != 0 && !bundle) {
+    log::info("host {} lacks what the program needs ({}): sending its libraries", host.name, first_line(result.err));
+    send_libraries(host);
+    result = run_on_host(host, agent_command_, check);
+  }
+  require(result.code == 0, "host {} cannot run {}: {}", host.name, binary_, first_line(result.err));
+}
+
+void Push::send_libraries(const Host& host) {
+  const std::vector<std::string> libraries = own_libraries();
+  const std::string folder = binary_ + ".lib";
+  for (const std::string& path : libraries) {
+    send(host, path, folder + "/" + fs::path(path).filename().string(), true);
+  }
+  send(host, "/proc/self/exe", binary_ + ".bin", true);
+  const std::string script = fmt::format(
+      "#!/bin/sh\\nhere=$(readlink -f \"$0\")\\nexport TANDEM_PROGRAM=\"$here\"\\nexec \"$here.lib/{}\" "
+      "--library-path \"$here.lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\" \"$here.bin\" \"$@\"\\n",
+      loader_of(libraries));
+  const std::string to = shell_quoted(binary_);
+  run(host, fmt::format("printf {} > {}.push && chmod 755 {}.push && mv -f {}.push {}", shell_quoted(script), to, to,
+                        to, to));
+}
+
+}  // namespace tandem

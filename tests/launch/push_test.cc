@@ -1,0 +1,104 @@
+// Hosts with a directory of their own where this one has the program, config and data.
+#include "launch/push.h"
+
+#include <fmt/core.h>
+
+#include "launched.h"
+
+namespace tandem::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PushTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0 || run_command("unshare -m true").code != 0) {
+      GTEST_SKIP() << "hosts with files of their own need root and mount namespaces";
+    }
+    fs::create_directories(here() + "/data/part");
+    fs::create_directories(here() + "/bin");
+    fs::copy(TANDEM_WORKER, here() + "/bin/tandem");
+    std::ofstream(here() + "/config.toml") << "x = 1\n";
+    std::ofstream(here() + "/data/corpus") << std::string(3000000, 'c');
+    std::ofstream(here() + "/data/part/it's here") << "small\n";
+    write_agent("");
+  }
+
+  std::string here() const { return (directory_ / "here").string(); }
+  std::string there(const std::string& host) const { return (directory_ / host).string(); }
+
+  // On host x, the directory `here` is what others see as `x`.
+  void write_agent(const std::string& also) const {
+    std::ofstream(agent()) << "#!/bin/sh\nmkdir -p " << (directory_ / "").string()
+                           << "$1\nexport H=$1 C=\"$2\"\nexec unshare -m sh -c 'mount --bind "
+                           << (directory_ / "").string() << "$H " << here() << " && " << also
+                           << " exec sh -c \"$C\"'\n";
+    fs::permissions(agent(), fs::perms::owner_all);
+  }
+  std::string agent() const { return (directory_ / "agent").string(); }
+
+  // What it printed.
+  std::string push() const {
+    Launched pushed(
+        {here() + "/bin/tandem", "push", "x,y", agent(), here(), here() + "/config.toml", here() + "/data"});
+    EXPECT_EQ(pushed.wait(milliseconds(60000)), 0) << pushed.err();
+    return pushed.err();
+  }
+
+  void expect_launch_works() const {
+    Launched launched({here() + "/bin/tandem", "launch", "x,y", agent(), "0", here(), "work", "steps=3"});
+    EXPECT_EQ(launched.wait(milliseconds(30000)), 0) << launched.all();
+    EXPECT_TRUE(contains(launched.out(), "[rank 1 on y] rank 1 is done")) << launched.out();
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(PushTest, BringsWhatIsMissingAndNothingElse) {
+  const std::string first = push();
+  for (const char* host : {"x", "y"}) {
+    for (const char* file : {"/bin/tandem", "/config.toml", "/data/corpus", "/data/part/it's here"}) {
+      EXPECT_TRUE(contains(first, fmt::format("host {}: sending {}{} (", host, here(), file))) << first;
+      EXPECT_EQ(sha256_file(there(host) + file), sha256_file(here() + file)) << file;
+    }
+  }
+  EXPECT_EQ(push(), "");
+  std::ofstream(there("y") + "/data/corpus", std::ios::app) << "x";
+  const std::string again = push();
+  EXPECT_TRUE(contains(again, "host y: sending " + here() + "/data/corpus (3.0 MB)")) << again;
+  EXPECT_FALSE(contains(again, "host x")) << again;
+  EXPECT_EQ(sha256_file(there("y") + "/data/corpus"), sha256_file(here() + "/data/corpus"));
+  expect_launch_works();
+}
+
+// A host without one of the libraries gets them all.
+TEST_F(PushTest, BringsLibrariesWhereTheyAreMissing) {
+  const std::string library =
+      run_command(fmt::format("ldd {} | awk '/libgloo/ {{print $3}}' | xargs readlink -f", TANDEM_WORKER)).output;
+  ASSERT_TRUE(contains(library, "libgloo"));
+  write_agent("mount --bind /dev/null " + library.substr(0, library.find('\n')) + " &&");
+  const std::string pushed = push();
+  EXPECT_TRUE(contains(pushed, "host y lacks what the program needs (")) << pushed;
+  EXPECT_TRUE(contains(pushed, "sending " + here() + "/bin/tandem.lib/libgloo.so")) << pushed;
+  EXPECT_EQ(push(), "");
+  expect_launch_works();
+}
+
+TEST_F(PushTest, AHostWithoutRoomIsNamed) {
+  write_agent("mount -t tmpfs -o size=1m none " + here() + " &&");
+  Launched pushed({here() + "/bin/tandem", "push", "x", agent(), here(), here() + "/data"});
+  EXPECT_EQ(pushed.wait(milliseconds(60000)), 1);
+  EXPECT_TRUE(contains(pushed.err(), "tandem: host x: `mkdir -p ")) << pushed.err();
+  EXPECT_TRUE(contains(pushed.err(), "No space left on device")) << pushed.err();
+}
+
+TEST(Sha256, OfKnownText) {
+  const TemporaryDirectory directory;
+  std::ofstream(directory / "abc") << "abc";
+  EXPECT_EQ(sha256_file((directory / "abc").string()),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+}  // namespace
+}  // namespace tandem::testing
