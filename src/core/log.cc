@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iostream>
 #include <mutex>
+#include <string_view>
 
 #include "core/error.h"
 
@@ -20,9 +21,10 @@ std::mutex mutex;
 std::ofstream file;
 std::string status_text;
 
+// Never wider than the terminal is now: what wraps cannot be removed again.
 void draw_status() {
   if (!status_text.empty()) {
-    fmt::print(stderr, "\r\033[K{}", status_text);
+    fmt::print(stderr, "\r\033[K{}", std::string_view(status_text).substr(0, static_cast<size_t>(columns())));
     std::fflush(stderr);
   }
 }

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string_view>
+#include <vector>
 
 namespace tandem {
 
@@ -21,6 +23,21 @@ std::pair<std::string, std::string_view> scaled(double value) {
   const double size = std::fabs(value);
   const int digits = prefix == 0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
   return {fmt::format("{:.{}f}", value, digits), kPrefixes[prefix]};
+}
+
+// The parts of a console line in their order.
+enum Field : size_t { kStep, kEpoch, kLoss, kRate, kGradient, kSpeed, kMsPerStep, kLeft, kFields };
+
+std::array<std::string, kFields> fields(const Progress& p) {
+  const std::string last = p.last_step > 0 ? fmt::format("/{}", grouped(p.last_step)) : "";
+  return {fmt::format("step {}{}", grouped(p.step), last),
+          fmt::format("epoch {:.2f}", p.epoch),
+          fmt::format("loss {:.4f}", p.loss),
+          fmt::format("lr {:.2e}", p.learning_rate),
+          fmt::format("grad {:.3g}", p.gradient_norm),
+          fmt::format("{} tok/s", human_count(p.tokens_per_second)),
+          fmt::format("{:.{}f} ms/step", p.ms_per_step, p.ms_per_step < 100 ? 1 : 0),
+          fmt::format("ETA {}", human_duration(p.seconds_left))};
 }
 
 }  // namespace
@@ -61,13 +78,7 @@ std::string grouped(int64_t number) {
   return digits;
 }
 
-std::string console_line(const Progress& p) {
-  const std::string last = p.last_step > 0 ? fmt::format("/{}", grouped(p.last_step)) : "";
-  return fmt::format("step {}{}  epoch {:.2f}  loss {:.4f}  lr {:.2e}  grad {:.3g}  {} tok/s  {:.{}f} ms/step  ETA {}",
-                     grouped(p.step), last, p.epoch, p.loss, p.learning_rate, p.gradient_norm,
-                     human_count(p.tokens_per_second), p.ms_per_step, p.ms_per_step < 100 ? 1 : 0,
-                     human_duration(p.seconds_left));
-}
+std::string console_line(const Progress& p) { return fmt::format("{}", fmt::join(fields(p), "  ")); }
 
 std::string progress_bar(double share, int width) {
   const double part = share >= 0 ? std::min(share, 1.0) : 0;  // NaN: 0
@@ -76,11 +87,21 @@ std::string progress_bar(double share, int width) {
 }
 
 std::string status_line(const Progress& p, int columns) {
-  std::string line = console_line(p);
+  const auto most = static_cast<size_t>(std::max(columns, 0));
+  const auto known = fields(p);
+  std::vector<std::string> parts(known.begin(), known.end());
   if (p.last_step > 0) {
-    line = progress_bar(static_cast<double>(p.step) / static_cast<double>(p.last_step)) + " " + line;
+    parts[kStep].insert(0, progress_bar(static_cast<double>(p.step) / static_cast<double>(p.last_step)) + " ");
   }
-  return line.substr(0, static_cast<size_t>(std::max(columns, 0)));
+  std::string line = fmt::format("{}", fmt::join(parts, "  "));
+  for (const Field dispensable : {kGradient, kRate, kMsPerStep, kEpoch, kSpeed, kLoss}) {
+    if (line.size() <= most) {
+      break;
+    }
+    std::erase(parts, known[dispensable]);
+    line = fmt::format("{}", fmt::join(parts, "  "));
+  }
+  return line.substr(0, most);
 }
 
 }  // namespace tandem

@@ -24,7 +24,7 @@ std::string console_line(const Progress& progress);
 // [#########-----------]  45 %, `width` characters between the brackets.
 std::string progress_bar(double share, int width = 20);
 
-// Bar and line in one, cut to the terminal's width.
+// Bar and line in one; where the terminal is too narrow, without the less important parts.
 std::string status_line(const Progress& progress, int columns);
 
 std::string human_duration(double seconds);  // "8 s", "3 m 20 s", "11 h 02 m", "2 d 04 h"; "?" when not known

@@ -76,6 +76,21 @@ TEST(Progress, status_line_fits_the_terminal) {
   EXPECT_EQ(status_line(progress, 0), "");
 }
 
+TEST(Progress, a_narrow_status_line_keeps_speed_and_eta) {
+  const Progress progress{.step = 12,
+                          .last_step = 60,
+                          .epoch = 0.04,
+                          .loss = 8.98424,
+                          .learning_rate = 6.71e-5,
+                          .gradient_norm = 1.5,
+                          .tokens_per_second = 1210,
+                          .ms_per_step = 1232,
+                          .seconds_left = 62};
+  EXPECT_EQ(status_line(progress, 80),
+            "[####----------------]  20 % step 12/60  loss 8.9842  1.21k tok/s  ETA 1 m 02 s");
+  EXPECT_EQ(status_line(progress, 55), "[####----------------]  20 % step 12/60  ETA 1 m 02 s");
+}
+
 TEST(Memory, peak_grows_with_use) {
   const int64_t before = peak_memory();
   EXPECT_GT(before, 1'000'000);
