@@ -103,6 +103,10 @@ std::vector<Case> cases() {
   all.push_back({Lengths(700, 3), Lengths(700, 3), 2, 64, true, 0.1F});
   all.push_back({{20, 64, 3, 0, 0, 0}, {20, 64, 3, 0, 0, 0}, 8, 64, true, 0.1F, 70, 256});
   all.push_back({{20, 64, 3, 0, 0, 0}, {7, 100, 65, 0, 0, 0}, 8, 64, false, 0.1F, 200, 256});
+  for (const int heads : {1, 3, 5}) {  // heads that do not go in pairs
+    all.push_back({{20, 64, 3, 33, 0}, {7, 100, 65, 32, 0}, heads, 64, false, 0.1F, 40});
+    all.push_back({{20, 64, 3, 33, 130}, {20, 64, 3, 33, 130}, heads, 32, true, 0.1F});
+  }
   return all;
 }
 
