@@ -60,11 +60,17 @@ std::string human_duration(double seconds) {
 }
 
 std::string human_count(double count) {
+  if (!std::isfinite(count)) {
+    return "?";
+  }
   const auto [number, prefix] = scaled(count);
   return fmt::format("{}{}", number, prefix);
 }
 
 std::string human_bytes(double bytes) {
+  if (!std::isfinite(bytes)) {
+    return "? B";
+  }
   const auto [number, prefix] = scaled(bytes);
   return fmt::format("{} {}B", number, prefix);
 }

@@ -127,8 +127,8 @@ class Reader {
     m_.probes.back().step = std::max(line_.step(), last_step_);
     merge_neighbours(m_.probes, most_points_);
     if (const std::string_view name = line_.text("gpu_name"); !name.empty()) {
-      m_.gpu_name = kept_text(name);
-      m_.gpu_uuid = kept_text(line_.text("gpu_uuid"));
+      m_.gpu_name = kept_text(name, kLongestName);
+      m_.gpu_uuid = kept_text(line_.text("gpu_uuid"), kLongestName);
     }
   }
 
@@ -301,7 +301,7 @@ std::optional<PreparedStats> read_stats(const fs::path& prepared) {
   if (json.contains(dropped) && json.at(dropped).is_object()) {
     for (const auto& [reason, count] : json.at(dropped).items()) {
       if (count.is_number() && stats.dropped.size() < kMostReasons) {
-        stats.dropped.emplace_back(kept_text(reason), plausible(count.get<double>()));
+        stats.dropped.emplace_back(kept_text(reason, kLongestName), plausible(count.get<double>()));
       }
     }
   }

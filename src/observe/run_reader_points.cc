@@ -7,9 +7,8 @@ namespace tandem {
 
 namespace {
 
-constexpr size_t kLongestText = 1 << 12;  // bytes of a text kept
-constexpr double kLargest = 1e15;         // of anything that is summed but FLOPs
-constexpr double kMostFlops = 1e24;       // of a stretch
+constexpr double kLargest = 1e15;    // of anything that is summed but FLOPs
+constexpr double kMostFlops = 1e24;  // of a stretch
 
 template <class Point>
 struct Named {
@@ -153,11 +152,11 @@ double steps_of(const TrainPoint& point, double rate, int64_t previous) {
 double plausible(double value) { return value >= 0 && value <= kLargest ? value : 0; }
 double plausible_or_unknown(double value) { return value >= 0 && value <= kLargest ? value : kUnknown; }
 
-std::string kept_text(std::string_view text) {
-  if (text.size() <= kLongestText) {
+std::string kept_text(std::string_view text, size_t longest) {
+  if (text.size() <= longest) {
     return std::string(text);
   }
-  size_t end = kLongestText;
+  size_t end = longest;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
     --end;
   }
@@ -205,13 +204,13 @@ SetupPoint setup_point(const MetricsLine& line) {
   }
   const double peak = line.number("peak_flops", kUnknown);
   point.peak_flops = peak > 0 && peak <= kMostFlops ? peak : kUnknown;
-  point.host = kept_text(line.text("host"));
-  point.device = kept_text(line.text("device"));
-  point.backend = kept_text(line.text("backend"));
-  point.precision = kept_text(line.text("precision"));
-  point.wire = kept_text(line.text("wire"));
-  point.interface = kept_text(line.text("interface"));
-  point.version = kept_text(line.text("version"));
+  point.host = kept_text(line.text("host"), kLongestName);
+  point.device = kept_text(line.text("device"), kLongestName);
+  point.backend = kept_text(line.text("backend"), kLongestName);
+  point.precision = kept_text(line.text("precision"), kLongestName);
+  point.wire = kept_text(line.text("wire"), kLongestName);
+  point.interface = kept_text(line.text("interface"), kLongestName);
+  point.version = kept_text(line.text("version"), kLongestName);
   return point;
 }
 
@@ -228,7 +227,7 @@ ProbePoint probe_point(const MetricsLine& line) {
   take(kProbeMeans);
   take(kProbeLast);
   take(kProbeSums);
-  point.gpu_throttle = kept_text(line.text("gpu_throttle"));
+  point.gpu_throttle = kept_text(line.text("gpu_throttle"), kLongestName);
   return point;
 }
 

@@ -14,7 +14,8 @@ double plausible(double value);
 double plausible_or_unknown(double value);
 
 // Cut to what a report shows, between two characters.
-std::string kept_text(std::string_view text);
+constexpr size_t kLongestText = 1 << 12, kLongestName = 128;  // bytes
+std::string kept_text(std::string_view text, size_t longest = kLongestText);
 
 // `previous`: the step of the train record before this one.
 TrainPoint train_point(const MetricsLine& line, int64_t previous);

@@ -27,7 +27,14 @@ Bytes bytes_of(const CheckpointFacts& facts) {
   return bytes;
 }
 
+// Of checkpoints; nobody has a billion.
+bool is_count(double value) { return value >= 0 && value < 1e9; }
+
 bool there_is_none(const CheckpointFacts& facts) { return facts.step < 0 || facts.files.empty(); }
+
+std::string room_text(double checkpoints) {
+  return is_count(checkpoints) ? fmt::format("room for {:.0f} more", checkpoints) : "room enough";
+}
 
 double free_of(const CheckpointFacts& facts, const Verdict& disk) {
   return std::isfinite(facts.disk_free_bytes) ? facts.disk_free_bytes : disk.figure("free");
@@ -76,15 +83,14 @@ Verdict checkpoint_size(const CheckpointFacts& facts, const RunData& run, const 
   v.add("seconds_to_full", until, "s");
   v.answer =
       fmt::format("{} in full, of which translating needs {}", size_text(bytes.full), size_text(bytes.inference));
-  v.answer +=
-      facts.kept > 0
-          ? fmt::format("; {:.0f} kept{} take {}", facts.kept,
-                        std::isfinite(facts.most_kept) ? fmt::format(" of at most {:.0f}", facts.most_kept) : "",
-                        size_text(facts.kept_bytes))
-          : "";
+  v.answer += facts.kept > 0 && is_count(facts.kept)
+                  ? fmt::format("; {:.0f} kept{} take {}", facts.kept,
+                                is_count(facts.most_kept) ? fmt::format(" of at most {:.0f}", facts.most_kept) : "",
+                                size_text(facts.kept_bytes))
+                  : "";
   if (std::isfinite(free)) {
     v.answer += fmt::format("; {} of disk is free, {}", human_bytes(free),
-                            v.label == "fits" ? fmt::format("room for {:.0f} more", v.figure("room_for"))
+                            v.label == "fits" ? room_text(v.figure("room_for"))
                                               : std::string("too little: a new one is written before an old one goes"));
   }
   v.answer += std::isfinite(until) ? fmt::format("; at the present rate it is full in {}", human_duration(until)) : "";

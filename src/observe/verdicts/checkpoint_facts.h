@@ -18,7 +18,7 @@ struct CheckpointFile {
 };
 
 struct CheckpointFacts {
-  std::string path;                     // of the newest checkpoint
+  std::string path{};                   // of the newest checkpoint
   int64_t step = -1;                    // its step; -1 = there is none
   double parameters = kUnknown;         // of the model
   std::vector<CheckpointFile> files{};  // of the newest, with its manifest

@@ -16,7 +16,7 @@ namespace {
 constexpr double kManyUnknown = 1;  // percent: one in every four sentences or so
 
 std::string count_text(double count) {
-  return std::isfinite(count) ? grouped(static_cast<int64_t>(count)) : "an unknown number of";
+  return std::fabs(count) < 1e18 ? grouped(static_cast<int64_t>(count)) : "an unknown number of";
 }
 
 double dropped_of(const PreparedStats& stats) {
@@ -31,7 +31,7 @@ std::string reasons_text(const PreparedStats& stats) {
   std::string text;
   for (const auto& [reason, count] : stats.dropped) {
     if (count > 0) {
-      text += fmt::format("{}{} {}", text.empty() ? " (" : ", ", grouped(static_cast<int64_t>(count)), reason);
+      text += fmt::format("{}{} {}", text.empty() ? " (" : ", ", count_text(count), reason);
     }
   }
   return text.empty() ? "" : text + ")";

@@ -40,8 +40,9 @@ std::string seconds_text(double seconds) {
 std::string size_text(double bytes) {
   static constexpr const char* kDecimal[] = {"B", "kB", "MB", "GB", "TB", "PB"};
   static constexpr const char* kBinary[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  return bytes < 1000 ? scaled(bytes, kDecimal, 1000)
-                      : fmt::format("{} ({})", scaled(bytes, kDecimal, 1000), scaled(bytes, kBinary, 1024));
+  return bytes < 1000 || !std::isfinite(bytes)
+             ? scaled(bytes, kDecimal, 1000)
+             : fmt::format("{} ({})", scaled(bytes, kDecimal, 1000), scaled(bytes, kBinary, 1024));
 }
 
 std::string bits_text(double bits_per_second) {
