@@ -193,6 +193,21 @@ std::vector<Case> work_cases() {
       {"busy_memory_and_little_arithmetic", gpu_work,
        fast([](MadeCluster& m, Draw& d) { m.share_of_peak = d.uniform(0.02, 0.08), m.utilisation = 100; }), "hardly",
        "some kernel ran"},
+      {"small_kernels_do_not_wait", gpu_work, fast([](MadeCluster& m, Draw& d) {
+         m.share_of_peak = d.uniform(0.13, 0.3), m.utilisation = 100, m.power_full = 70;
+       }),
+       "partly", "some kernel ran"},
+      {"nothing_but_the_management_tool", gpu_work,  // 100 % at 45 W of 250, and no clock of steps
+       [](Draw& draw, uint64_t seed) {
+         MadeCluster m = any(draw);
+         m.power_idle = m.power_full = 45, m.utilisation = 100;
+         RunData run = m.make(seed);
+         for (RankMetrics& metrics : run.ranks) {
+           metrics.train.clear();
+         }
+         return run;
+       },
+       "spinning", "at 45 W"},
       {"cpu_working", gpu_work,
        fast([](MadeCluster& m, Draw& d) { m.gpu = false, m.share_of_peak = d.uniform(0.5, 0.8); }), "working",
        "a rank"},

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "observe/verdicts/rank_clock.h"
@@ -17,7 +16,8 @@ namespace {
 constexpr double kGood = 0.4, kSome = 0.1;  // of the measured peak
 // Of the power limit. GPUs that wait draw 11 to 21 % of it, GPUs that work half and more.
 constexpr double kLowPower = 0.35, kHighPower = 0.5;
-constexpr double kBusy = 90;  // percent of "utilisation"
+constexpr double kBusy = 90;      // percent of "utilisation"
+constexpr double kWaiting = 0.3;  // of a step
 
 // Means over ranks; NaN = not measured on any.
 struct Work {
@@ -89,9 +89,15 @@ void add_probes(Work& w, const RunData& run) {
   w.clock = clock.value(), w.throttled = throttled.value();
 }
 
+// Busy at little power. Small kernels look the same, but their steps do not wait.
+bool spins(const Work& w) {
+  const bool waits = std::isfinite(w.idle) ? w.idle >= kWaiting : !(w.share() >= kSome);
+  return w.utilisation >= kBusy && w.power_share() < kLowPower && waits;
+}
+
 const char* label_of(const Work& w) {
   const double share = w.share(), power = w.power_share();
-  if (w.utilisation >= kBusy && power < kLowPower && !(share >= kGood)) {
+  if (spins(w) && !(share >= kGood)) {
     return "spinning";
   }
   if (std::isfinite(share)) {
@@ -107,7 +113,7 @@ std::string opening(const std::string& label, const Work& w) {
   const std::string what = w.gpu ? "the GPUs" : "the CPU";
   return label == "working"    ? "Yes"
          : label == "partly"   ? "In part"
-         : label == "spinning" ? "No: " + what + " mostly wait in a spinning kernel"
+         : label == "spinning" ? "No, " + what + " mostly wait in a spinning kernel"
                                : "Hardly";
 }
 
@@ -124,11 +130,10 @@ std::string warning_text(const Work& w) {
   if (!(w.utilisation >= 0)) {
     return "";
   }
-  return w.utilisation >= kBusy && w.power_share() < kLowPower
-             ? fmt::format(
-                   "; the \"utilisation\" of {:.0f} % at {:.0f} W is a kernel that spins while it waits, not work",
-                   w.utilisation, w.power)
-             : fmt::format("; \"utilisation\" {:.0f} %, which says only that some kernel ran", w.utilisation);
+  return spins(w) ? fmt::format(
+                        "; the \"utilisation\" of {:.0f} % at {:.0f} W is a kernel that spins while it waits, not work",
+                        w.utilisation, w.power)
+                  : fmt::format("; \"utilisation\" {:.0f} %, which says only that some kernel ran", w.utilisation);
 }
 
 std::string throttle_text(const Work& w) {

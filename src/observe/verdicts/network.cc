@@ -34,37 +34,43 @@ double exposed_with_half(const Waits& w) {
   return std::max(w.transfer / 2 - hidden, 0.0);
 }
 
+// "it is a 100 Mbit port", as far as the rate while transferring, between `least` and `most` bytes a second, shows it.
+std::string port_text(Verdict& v, double least, double most, double stated_bits) {
+  const double port = port_speed(8 * least);
+  const bool sure = most / least < kSure && 8 * most >= kFull * port;
+  if (sure) {
+    v.add("port_bits", port, "bit/s");
+  }
+  const std::string name = fmt::format("{:g} {} port", port / (port < 1e9 ? 1e6 : 1e9), port < 1e9 ? "Mbit" : "Gbit");
+  if (!(stated_bits > 0)) {
+    return sure ? ": it is a " + name : "";
+  }
+  return fmt::format("{}, though its driver states {}: something on the way is slower",
+                     sure ? ": no more than a " + name : "", bits_text(stated_bits));
+}
+
 // "this link moves 12.0 MB/s (96.0 Mbit/s): it is a 100 Mbit port"
 std::string link_text(Verdict& v, const Waits& w, const LinkTraffic& link) {
   const double mean = link.bytes_per_second, most = mean * w.step / std::max(w.transfer, 1e-9);
   v.add("rate", mean, "B/s").add("rate_bits", 8 * mean, "bit/s").add("link_bits", link.stated_bits, "bit/s");
+  v.add("link_share", 8 * mean / link.stated_bits).add("transfer_rate", w.measured ? most : kUnknown, "B/s");
   if (!(mean > 0)) {
     return "";
   }
-  const bool stated = link.stated_bits > 0;
-  if (stated) {
-    v.add("link_share", 8 * mean / link.stated_bits);
-  }
-  const std::string against = stated
+  const std::string headers = link.with_headers ? " with headers" : "";
+  const std::string against = link.stated_bits > 0
                                   ? fmt::format(", {} of the {} that its driver states",
                                                 percent_text(8 * mean / link.stated_bits), bits_text(link.stated_bits))
                                   : "";
   if (v.label != "network_bound") {
-    return fmt::format("; on average {} go each way{}", rate_text(mean), against);
+    return fmt::format("; on average {}{} go each way{}", rate_text(mean), headers, against);
   }
-  const double port = port_speed(8 * mean);
-  const bool full = stated && 8 * most >= kFull * link.stated_bits && 8 * mean <= 1.05 * link.stated_bits;
-  if (full) {
-    return fmt::format("; this link moves {}{}: it is full", rate_text(mean), against);
+  if (8 * most >= kFull * link.stated_bits && 8 * mean <= 1.05 * link.stated_bits) {
+    return fmt::format("; this link moves {}{}{}: it is full", rate_text(mean), headers, against);
   }
-  std::string text = fmt::format("; this link moves {}", rate_text(mean));
-  if (most / mean < kSure && 8 * most >= kFull * port) {
-    v.add("port_bits", port, "bit/s");
-    text += fmt::format(": it is a {:g} {} port", port / (port < 1e9 ? 1e6 : 1e9), port < 1e9 ? "Mbit" : "Gbit");
-  }
-  return text + (stated ? fmt::format(", though its driver states {}: something on the way is slower",
-                                      bits_text(link.stated_bits))
-                        : "");
+  const double least = w.measured ? most : mean;
+  return fmt::format("; {}this link moves {}{}{}", w.measured ? "" : "on average ", rate_text(least), headers,
+                     port_text(v, least, most, link.stated_bits));
 }
 
 // Bytes a step against the plan, counted by the program and by the interface.

@@ -50,6 +50,7 @@ LinkTraffic link_traffic(const RunData& run, const std::vector<RankClock>& clock
     const double rate = std::max(probe.network_sent_bytes, probe.network_received_bytes) / probe.seconds * stretched;
     if (!(link.bytes_per_second >= rate)) {
       link.bytes_per_second = rate;
+      link.with_headers = true;
       link.stated_bits = probe.network_link_bits_per_second;
     }
     if (alone && std::isnan(link.payload_over_planned)) {
