@@ -255,7 +255,8 @@ int64_t RankMetrics::last_step() const {
 
 double RankMetrics::last_time() const {
   return std::max({train.empty() ? 0 : train.back().time, valid.empty() ? 0 : valid.back().time,
-                   events.empty() ? 0 : events.back().time});
+                   events.empty() ? 0 : events.back().time, setups.empty() ? 0 : setups.back().time,
+                   probes.empty() ? 0 : probes.back().time});
 }
 
 double RankMetrics::validation_seconds() const {

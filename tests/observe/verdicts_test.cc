@@ -224,6 +224,53 @@ TEST(Verdicts, HowLongOfEndedSilentAndResumedRuns) {
   EXPECT_EQ(how_long(run, {}, run.main().last_time() + 7200, 0).label, "silent");
 }
 
+TEST(Verdicts, ARunWhoseProbesStillComeIsNotSilent) {
+  RunData run = MadeRun{}.make(1);  // in a validation that takes two hours
+  ProbePoint probe;
+  probe.time = run.main().last_time() + 7190;
+  run.ranks[0].probes.push_back(probe);
+  EXPECT_EQ(how_long(run, {}, probe.time + 10, 0).label, "running");
+}
+
+// Wherever the loss stops being finite, and however many windows were merged by then.
+TEST(Verdicts, NaNIsNeverAnAnswer) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    RunData run = MadeRun{.nll = falling, .train_nll = falling, .bleu = bleu_up}.make(seed);
+    RankMetrics& m = run.ranks[0];
+    const size_t from = seed * 7919 % m.train.size();
+    for (size_t i = from; i < m.train.size(); ++i) {
+      m.train[i].nll = m.train[i].loss = kUnknown;
+      m.train[i].unfinite = m.train[i].records;
+    }
+    for (ValidPoint& point : m.valid) {
+      if (point.step >= m.train[from].step) {
+        point.nll = point.train_nll = point.bleu = kUnknown;
+      }
+    }
+    EXPECT_EQ(nonfinite(run).label, "diverged") << seed;
+    EXPECT_EQ(trained_enough(run).label, "diverged") << seed;
+    EXPECT_EQ(overfitting(run).label, "diverged") << seed;
+    for (const Verdict& v : all_verdicts(run, {}, {}, 0, 0)) {
+      EXPECT_EQ(v.answer.find("nan"), std::string::npos) << seed << " " << v.answer;
+    }
+  }
+}
+
+// A resumed run is judged as one that was never interrupted.
+TEST(Verdicts, AStartMoreChangesNoAnswerAboutTheModel) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    RunData whole = MadeRun{.nll = rises_late, .train_nll = memorises, .bleu = bleu_down}.make(seed), resumed = whole;
+    RankMetrics& m = resumed.ranks[0];
+    const TrainPoint& at = m.train[seed * 31 % m.train.size()];
+    SetupPoint first, second;
+    first.time = 1.7e9, second.step = at.step, second.time = at.time + 0.01;
+    m.setups = {first, second};
+    EXPECT_EQ(overfitting(resumed).answer, overfitting(whole).answer);
+    EXPECT_EQ(trained_enough(resumed).answer, trained_enough(whole).answer);
+    EXPECT_EQ(how_long(resumed, {}, 0, 0).figure("pairs"), how_long(whole, {}, 0, 0).figure("pairs"));
+  }
+}
+
 TEST(Verdicts, OneStepAndNothing) {
   RunData run;
   run.ranks.emplace_back();
