@@ -1,13 +1,19 @@
 // The head of the page: every question with its answer, for one run or side by side.
 const tones = {
-  good: ['ended', 'flat', 'no', 'steady', 'as_planned', 'none', 'yes', 'ok', 'busy', 'not_the_bottleneck', 'complete'],
+  good: ['ended', 'flat', 'no', 'steady', 'as_planned', 'working', 'even', 'fine', 'complete', 'fits', 'ample',
+    'steps_set_the_rate'],
   warn: ['silent', 'unclear', 'mixed', 'slowing_down', 'slow_data', 'evaluation_heavy', 'lowered', 'differs', 'skipped',
-    'rolled_back', 'partly'],
-  bad: ['overfitting', 'both_worsen', 'worsening', 'diverged', 'not_learning', 'network_bound', 'full'],
+    'rolled_back', 'partly', 'hardly', 'slow_rank', 'network_sets_the_pace', 'much_dropped', 'many_unknown', 'filling',
+    'disk_short'],
+  bad: ['overfitting', 'both_worsen', 'worsening', 'diverged', 'not_learning', 'network_bound', 'spinning', 'damaged',
+    'nearly_full'],
 };
-const toneOf = (label) => Object.keys(tones).find((tone) => tones[tone].includes(label)) || '';
+const toneOf = ({key, label}) => (key === 'nonfinite' && label === 'none' ? 'good'
+  : Object.keys(tones).find((tone) => tones[tone].includes(label)) || '');
 
-const chip = (verdict) => el('span', {class: 'chip ' + toneOf(verdict.label)}, spaced(verdict.label));
+const named = {empty: 'not known', single: 'one rank', no_plan: 'no plan'};
+
+const chip = (verdict) => el('span', {class: 'chip ' + toneOf(verdict)}, named[verdict.label] || spaced(verdict.label));
 
 const figuresOf = (verdict) => Object.entries(fields(verdict.figures));
 const figure = (value) => {

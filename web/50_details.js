@@ -12,7 +12,7 @@ const validations = (run) => {
 };
 
 const timeSplit = (run) => {
-  const parts = Object.entries(fields(run.seconds)).filter(([, seconds]) => isNumber(seconds));
+  const parts = Object.entries(fields(run.seconds)).filter(([, seconds]) => isNumber(seconds) && seconds > 0);
   const all = parts.reduce((sum, [, seconds]) => sum + seconds, 0);
   if (!(all > 0)) return null;
   const bar = (share) => {

@@ -38,7 +38,7 @@ std::string machine_name() {
 
 }  // namespace
 
-bool is_loopback(const std::string& address) {
+bool is_this_machine(const std::string& address) {
   in_addr v4{};
   if (inet_pton(AF_INET, address.c_str(), &v4) == 1) {
     return (ntohl(v4.s_addr) >> 24) == 127;
@@ -51,10 +51,10 @@ bool host_allowed(const std::string& host, const std::string& address) {
   if (name.empty()) {
     return false;
   }
-  if (is_loopback(name) || name == lower(address)) {
+  if (is_this_machine(name) || name == lower(address)) {
     return true;
   }
-  return !is_loopback(address) && (is_number(name) || name == machine_name());
+  return !is_this_machine(address) && (is_number(name) || name == machine_name());
 }
 
 bool token_matches(const std::string& given, const std::string& wanted) {

@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-bool is_loopback(const std::string& address);  // 127.x.y.z, ::1, localhost
+bool is_this_machine(const std::string& address);  // 127.x.y.z, ::1, localhost
 
 // Whether a Host header may stand for a server bound to `address`. A page of another site can make a browser send
 // requests here under that site's name (DNS rebinding), but not under a number or this machine's own name.

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <httplib.h>
 
-#include <chrono>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -202,7 +202,7 @@ void WatchServer::State::bind() {
 }
 
 WatchServer::WatchServer(WatchServerOptions options) : state_(std::make_unique<State>()) {
-  require(is_loopback(options.address) || !options.token.empty(),
+  require(is_this_machine(options.address) || !options.token.empty(),
           "whoever reaches {} could read the runs: give --token SECRET as well", options.address);
   state_->options = std::move(options);
   state_->set_routes();

@@ -10,8 +10,8 @@ namespace tandem {
 
 struct WatchServerOptions {
   std::string address = "127.0.0.1";
-  int port = 0;                 // 0 = any free one
-  std::string token;            // wanted from every client, fit for a URL; empty = none, which only a loopback address allows
+  int port = 0;       // 0 = any free one
+  std::string token;  // wanted from every client, fit for a URL; empty = none, which only a loopback address allows
   size_t most_listeners = 400;  // to events; more are told to ask for data.json themselves
 };
 
