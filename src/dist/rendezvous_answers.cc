@@ -63,7 +63,7 @@ void RendezvousServer::handle_hello(Connection& connection, const Message& messa
   connection.in.set_limit(kMessageLimit);
   say(connection, {"welcome", proof(secret_, {"server", message[3], connection.nonce})});
   if (heart && !failure_.empty()) {
-    say(connection, {"failure", failure_});
+    tell_failure(rank);
   }
 }
 

@@ -38,7 +38,8 @@ void wait_for(const Socket& socket, short events, Deadline deadline) {
 
 }  // namespace
 
-RendezvousClient::RendezvousClient(const World& world, const std::string& purpose, Deadline deadline)
+RendezvousClient::RendezvousClient(const World& world, const std::string& purpose, Deadline deadline,
+                                   const std::function<bool()>& cancelled)
     : in_(kAnswerLimit) {
   const Endpoint endpoint = parse_endpoint(world.rendezvous);
   std::string last = "no address";
@@ -59,7 +60,7 @@ RendezvousClient::RendezvousClient(const World& world, const std::string& purpos
       }
     }
     require(refusal.empty(), "rank {} on host {} cannot join: {}", world.rank, world.host, refusal);
-    require(steady_clock::now() + kBetweenRounds < deadline,
+    require(steady_clock::now() + kBetweenRounds < deadline && !cancelled(),
             "rank {} on host {} cannot reach rank 0 at {} ({}): is rank 0 running, and does a firewall close the port?",
             world.rank, world.host, world.rendezvous, last);
     std::this_thread::sleep_for(kBetweenRounds);

@@ -1,6 +1,7 @@
 // A rank's end of a connection to the rendezvous.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -13,8 +14,10 @@ namespace tandem {
 class RendezvousClient {
  public:
   // Tries the world's addresses in turn until one answers and both ends have proven the secret. `purpose` is "work" or
-  // "heart". Fails at the deadline, or when it is refused.
-  RendezvousClient(const World& world, const std::string& purpose, Deadline deadline);
+  // "heart". Fails at the deadline, when it is refused, or between two tries when `cancelled` says so.
+  RendezvousClient(
+      const World& world, const std::string& purpose, Deadline deadline,
+      const std::function<bool()>& cancelled = [] { return false; });
 
   void send(const Message& message);
   // The next message; nothing where none comes until the deadline. Fails where the connection is closed.

@@ -22,6 +22,7 @@ constexpr size_t kMostStrangers = 64;        // connections at a time that have 
 constexpr milliseconds kStrangerTime{5000};  // for proving it
 constexpr milliseconds kTick{100};
 constexpr milliseconds kFarewellTime{1000};
+constexpr milliseconds kLateTime{2000};
 
 }  // namespace
 
@@ -47,15 +48,21 @@ RendezvousServer::~RendezvousServer() {
 
 void RendezvousServer::run() {
   Deadline end = Deadline::max();
-  const auto unsaid = [](const Connection& connection) { return !connection.out.empty(); };
-  while (!end_ || (steady_clock::now() < end && std::any_of(connections_.begin(), connections_.end(), unsaid))) {
+  while (!end_ || (steady_clock::now() < end && has_more_to_say())) {
     if (end_) {
-      end = std::min(end, steady_clock::now() + kFarewellTime);
+      end = std::min(end, steady_clock::now() + (complete_ ? kFarewellTime : kLateTime));
     }
     wait_for_events();
     look_at_clock();
     connections_.remove_if([](const Connection& connection) { return !connection.socket.open(); });
   }
+}
+
+bool RendezvousServer::has_more_to_say() const {
+  const auto unsaid = [](const Connection& connection) { return !connection.out.empty(); };
+  const auto untold = [](const Rank& rank) { return !rank.told; };
+  return std::any_of(connections_.begin(), connections_.end(), unsaid) ||
+         (!complete_ && !failure_.empty() && std::any_of(ranks_.begin(), ranks_.end(), untold));
 }
 
 void RendezvousServer::wait_for_events() {
@@ -241,10 +248,15 @@ void RendezvousServer::fail_all(const std::string& reason) {
     return;
   }
   failure_ = reason;  // those that come later hear it too
-  for (const Rank& rank : ranks_) {
-    if (rank.heart != nullptr) {
-      say(*rank.heart, {"failure", failure_});
-    }
+  for (Rank& rank : ranks_) {
+    tell_failure(rank);
+  }
+}
+
+void RendezvousServer::tell_failure(Rank& rank) {
+  if (rank.heart != nullptr) {
+    rank.told = true;
+    say(*rank.heart, {"failure", failure_});
   }
 }
 

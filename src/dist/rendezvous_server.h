@@ -35,7 +35,9 @@ class RendezvousServer {
  public:
   // `hosts` by rank, where known.
   RendezvousServer(Socket listener, int size, std::string secret, std::vector<std::string> hosts, TeamOptions options);
-  ~RendezvousServer();  // says what is still to be said, for a second at most
+  // Says what is still to be said, for a second at most; ranks that come too late to a team that failed before it was
+  // complete hear why for two.
+  ~RendezvousServer();
   RendezvousServer(const RendezvousServer&) = delete;
   RendezvousServer& operator=(const RendezvousServer&) = delete;
 
@@ -46,6 +48,7 @@ class RendezvousServer {
     Connection* heart = nullptr;
     std::optional<std::string> gathered;
     bool left = false;
+    bool told = false;  // of the failure
   };
 
   void run();
@@ -68,7 +71,9 @@ class RendezvousServer {
   std::string who_is_missing() const;
   void fail_all(const std::string& reason);
   std::string name_of(int rank) const;
+  void tell_failure(Rank& rank);
   bool all_left() const;
+  bool has_more_to_say() const;
 
   Socket listener_;
   const std::string secret_;

@@ -35,7 +35,9 @@ class JoinedTeam final : public Team {
     const std::string server = "rank 0 at " + world_.rendezvous;
     heartbeat_ = std::make_unique<Heartbeat>(RendezvousClient(world_, "heart", deadline),
                                              describe(world.rank, world.host), server, options);
-    work_ = std::make_unique<RendezvousClient>(world_, "work", deadline);
+    guard([&] {
+      work_ = std::make_unique<RendezvousClient>(world_, "work", deadline, [this] { return !failure().empty(); });
+    });
     heartbeat_->on_failure([this](const std::string& reason) { end_work(reason); });
     join(identity, deadline + kSlack);
     std::vector<int> all(world.size);
@@ -127,9 +129,26 @@ class JoinedTeam final : public Team {
       members_.push_back(std::move(member));
     }
     heartbeat_->set_rank_0(name_of(0));
+    if (world_.started_by == "mpirun") {
+      number_nodes();
+    }
     if (rank() == 0) {
       log_team();
     }
+  }
+
+  // mpirun tells a rank about its own host only.
+  void number_nodes() {
+    std::vector<std::string> hosts;
+    for (Member& member : members_) {
+      const auto known = std::find(hosts.begin(), hosts.end(), member.host);
+      member.node = static_cast<int>(known - hosts.begin());
+      if (known == hosts.end()) {
+        hosts.push_back(member.host);
+      }
+    }
+    world_.node = members_[rank()].node;
+    world_.nodes = static_cast<int>(hosts.size());
   }
 
   // One line: who is where, and over which interface.

@@ -83,8 +83,9 @@ World from_mpirun() {
   world.size = number_variable("OMPI_COMM_WORLD_SIZE");
   world.local_rank = number_variable("OMPI_COMM_WORLD_LOCAL_RANK");
   world.local_size = number_variable("OMPI_COMM_WORLD_LOCAL_SIZE");
-  world.nodes = std::max(1, world.size / std::max(world.local_size, 1));
-  world.node = world.rank / std::max(world.local_size, 1);
+  const int local_size = std::max(world.local_size, 1);
+  world.nodes = std::max(1, (world.size + local_size - 1) / local_size);  // until the team knows
+  world.node = world.rank / local_size;
   std::string uri = variable("OMPI_MCA_orte_hnp_uri");
   for (const char* name : {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI2"}) {
     uri = uri.empty() ? variable(name) : uri;

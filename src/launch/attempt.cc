@@ -99,7 +99,10 @@ void Attempt::wait_for_greetings() {
           fmt::format("{}host {} cannot be used: {}", missing.empty() ? "" : "; ", agent.host().name, agent.why_lost());
     }
   }
-  cause_.text = missing;
+  if (!missing.empty()) {
+    cause_.text = fmt::format("{} (ssh must reach a host without a password, and {} must be there: --push brings it)",
+                              missing, options_.binary);
+  }
 }
 
 // Rank 0's host opens a port before any worker runs, and says where it can be reached.

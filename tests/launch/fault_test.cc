@@ -131,13 +131,29 @@ TEST_F(Faults, KilledLauncher) {
 }
 
 // A launcher that is stopped is a launcher that is gone.
-TEST_F(Faults, StoppedLauncher) {
-  Launched launched(launch_arguments("a,b,c", hosts_->agent(), 0, {"steps=100000000", "floats=50000"}));
+void stop_launcher(const std::string& agent) {
+  Launched launched(launch_arguments("a,b,c", agent, 0, {"steps=100000000", "floats=50000"}));
   const auto workers = launched.wait_for_workers(3);
   kill(launched.process(), SIGSTOP);
   EXPECT_TRUE(launched.wait_until_nothing_is_left(milliseconds(10000)));
   kill(launched.process(), SIGCONT);
   EXPECT_TRUE(launched.wait(milliseconds(5000)) > 0);
+}
+
+// One that waits for whoever reads its output is not: 20 MB of lines, read after 8 s.
+void block_launcher(const std::string& agent) {
+  std::string command;
+  for (const std::string& word : launch_arguments("a,b", agent, 0, {"steps=20", "prints=4000"})) {
+    command += " '" + word + "'";
+  }
+  const CommandResult result = run_command(command + " | (sleep 8; cat) | grep -c 'line 3999'");
+  EXPECT_TRUE(contains(result.output, "40\n")) << result.output;
+}
+
+TEST_F(Faults, StoppedAndBlockedLauncher) {
+  run_rounds(2, [](int round, PhiloxStream&) {
+    round == 0 ? stop_launcher(hosts_->agent()) : block_launcher(hosts_->agent());
+  });
 }
 
 TEST_F(Faults, KilledAgent) {

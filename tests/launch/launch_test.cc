@@ -68,8 +68,9 @@ TEST(Launch, ControlCSavesAndEnds) {
 }
 
 TEST(Launch, TheSecondControlCEndsAtOnce) {
-  Launched launched(local(2, {"steps=100", "sleeps=1:3:600000"}));
+  Launched launched(local(2, {"steps=100", "sleeps=1:1:600000"}));
   launched.wait_for_workers(2);
+  std::this_thread::sleep_for(milliseconds(300));
   kill(launched.process(), SIGINT);
   std::this_thread::sleep_for(milliseconds(500));
   EXPECT_EQ(launched.processes().size(), 3U) << "two workers that save, and their agent";
@@ -100,7 +101,8 @@ TEST(Launch, AHostThatCannotBeReachedIsNamed) {
   Launched launched(launch_arguments("localhost,nowhere", "sh -c 'echo no route to $0 >&2; exit 255'", 0, {}));
   EXPECT_EQ(launched.wait(milliseconds(20000)), 1);
   EXPECT_TRUE(contains(launched.err(), "[host nowhere] no route to nowhere\n")) << launched.err();
-  EXPECT_TRUE(contains(launched.err(), "tandem: host nowhere cannot be used: no route to nowhere\n")) << launched.err();
+  EXPECT_TRUE(contains(launched.err(), "tandem: host nowhere cannot be used: no route to nowhere (ssh must"))
+      << launched.err();
   EXPECT_TRUE(launched.processes().empty());
 }
 

@@ -5,8 +5,9 @@
 //   test_worker --version
 //   test_worker work key=value...
 // `work` joins the team, sums in a loop, prints and leaves. steps: how many sums; floats: of a sum; pause: milliseconds
-// after each; saves: a file that rank 0 adds a line to when it is told to stop; fails: "RANK:STEP", there it throws;
-// first: only where this file does not exist yet, which it makes; sleeps: "RANK:STEP:MILLISECONDS" of the main thread.
+// after each; prints: lines after each; saves: a file that rank 0 adds a line to when it is told to stop; fails:
+// "RANK:STEP", there it throws; first: only where this file does not exist yet, which it makes; sleeps:
+// "RANK:STEP:MILLISECONDS" of the main thread.
 #include <unistd.h>
 
 #include <csignal>
@@ -29,7 +30,7 @@ namespace {
 using Settings = std::map<std::string, std::string>;
 
 Settings settings_of(int argc, char** argv) {
-  Settings settings = {{"steps", "100"}, {"floats", "1000"}, {"pause", "0"}};
+  Settings settings = {{"steps", "100"}, {"floats", "1000"}, {"pause", "0"}, {"prints", "0"}};
   for (int i = 2; i < argc; ++i) {
     const std::string word = argv[i];
     settings[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
@@ -75,6 +76,9 @@ void work_steps(Team& team, const Settings& settings, const Signals& signals) {
     if (step == 0) {
       fmt::print("rank {} of {} works in process {}\n", team.rank(), team.size(), getpid());
       std::fflush(stdout);
+    }
+    for (int line = 0; line < std::stoi(settings.at("prints")); ++line) {
+      fmt::print("step {} line {} {:>100}\n", step, line, "");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(settings.at("pause"))));
   }
