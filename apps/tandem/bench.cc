@@ -126,7 +126,7 @@ void run_peer(const Options& options, const ModelConfig& model, const StepBench&
   std::printf("peer / tandem, time for a target token: %.3f\n", ours / best);
 }
 
-void measure(Options options) {
+void measure(const Options& options) {
   TrainConfig config;
   config.model = preset(options.model);
   config.model.source_vocabulary = config.model.target_vocabulary = options.vocabulary;

@@ -1,6 +1,7 @@
 #include "decode/translator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 #include "core/log.h"
@@ -24,6 +25,29 @@ std::string one_line(std::string text) {
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return text;
 }
+
+// The status line. Time is judged by source pieces, since the longest sentences come first.
+class DecodeProgress {
+ public:
+  DecodeProgress(size_t sentences, size_t pieces) : sentences_(sentences), pieces_(pieces) {}
+
+  void add(size_t pieces) { done_pieces_ += pieces; }
+
+  void show(size_t done) const {
+    std::string text = fmt::format("translating: {} of {} sentences", done, sentences_);
+    if (done > 0) {
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+      const double left = static_cast<double>(pieces_ - done_pieces_) / static_cast<double>(done_pieces_);
+      text +=
+          fmt::format("  {:.1f}/s  {:.0f} s left", static_cast<double>(done) / std::max(seconds, 1e-6), seconds * left);
+    }
+    log::status(text);
+  }
+
+ private:
+  size_t sentences_, pieces_, done_pieces_ = 0;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
 
 }  // namespace
 
@@ -77,6 +101,9 @@ void Translator::decode(std::vector<Segment>& segments) {
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return segments[a].ids.size() > segments[b].ids.size(); });
+  DecodeProgress progress(segments.size(),
+                          std::accumulate(segments.begin(), segments.end(), size_t{0},
+                                          [](size_t sum, const Segment& s) { return sum + s.ids.size(); }));
   for (size_t done = 0; done < order.size();) {
     std::vector<std::vector<int32_t>> batch;
     int64_t tokens = 0;
@@ -90,11 +117,12 @@ void Translator::decode(std::vector<Segment>& segments) {
     if (options_.before_batch) {
       options_.before_batch();
     }
-    log::status(fmt::format("translating: {} of {} sentences", done, order.size()));
+    progress.show(done);
     std::vector<std::vector<Hypothesis>> results = decoder_.translate(batch, options_.decode);
     for (std::vector<Hypothesis>& hypotheses : results) {
       require(!hypotheses.empty(), "the model gives no piece a probability: its weights are damaged");
       output_pieces_ += static_cast<int64_t>(hypotheses.front().ids.size()) + 1;
+      progress.add(segments[order[done]].ids.size());
       segments[order[done++]].hypotheses = std::move(hypotheses);
     }
   }

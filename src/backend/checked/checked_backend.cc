@@ -10,12 +10,15 @@ namespace tandem {
 
 namespace {
 
+// Other than empty(), also where there is memory.
+bool has_no_elements(const View& view) { return view.rows == 0 || view.cols == 0; }
+
 // Of the difference's norm to the expected values' norm: what rounding to bf16, once or twice, and another order of
 // additions explain. f32 results (gradients of parameters, statistics) come from bf16 operands that are the same.
 double tolerance_of(DType type) { return type == DType::bf16 ? 1.2e-2 : 2e-3; }
 
 size_t span_of(const View& view) {  // elements from the first to the last
-  return view.size() == 0 ? 0 : static_cast<size_t>((view.rows - 1) * view.stride + view.cols);
+  return has_no_elements(view) ? 0 : static_cast<size_t>((view.rows - 1) * view.stride + view.cols);
 }
 
 double element(const View& view, size_t i) {
@@ -69,7 +72,7 @@ class CheckedBackend::Twin {
   explicit Twin(Backend& device) : device_(device) {}
 
   View operator()(const View& view) {
-    if (view.size() == 0) {
+    if (has_no_elements(view)) {
       return view.empty() ? View{} : host_of(view, &nothing_);
     }
     std::vector<std::byte>& memory = copies_[view.data];
@@ -141,7 +144,7 @@ void CheckedBackend::check(const char* op, std::initializer_list<View> outputs, 
   int number = 0;
   for (const View& output : outputs) {
     ++number;
-    if (output.size() > 0) {
+    if (!has_no_elements(output)) {
       std::vector<std::byte> memory(span_of(output) * size_of(output.dtype));
       inner_.download(memory.data(), Twin::flat(output));
       View actual = output;

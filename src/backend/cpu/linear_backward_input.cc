@@ -19,7 +19,7 @@ struct Finish {
 
   const View& dx;
   const BackwardEpilogue& epilogue;
-  const bool accumulate;
+  const bool accumulate = false;
   DropoutMask mask{epilogue.dropout};
   // A saved relu output is 0 where dropout struck, so the mask need not be made again.
   const bool relu = epilogue.activation == Activation::relu;
