@@ -13,7 +13,6 @@
 #include <functional>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "backend/backend.h"
@@ -56,7 +55,6 @@ Pair best_seconds(const Work& ours, const Work& plain) {
   Pair best;
   double spent = 0;
   for (int i = 0; i < 50 && (i < 5 || spent < 1); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the plain call's own threads spin on after it
     const Pair now{seconds(ours), seconds(plain)};
     best = {std::min(best.ours, now.ours), std::min(best.plain, now.plain)};
     spent += now.ours + now.plain;

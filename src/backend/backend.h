@@ -21,6 +21,7 @@
 
 #include "backend/queue.h"
 #include "core/side.h"
+#include "tensor/stream.h"
 #include "tensor/view.h"
 
 namespace tandem {
@@ -34,6 +35,7 @@ struct StepState {
   uint32_t first_target = 0;  // the same on the target side
   float loss_scale = 1;       // multiplies the loss's gradient: 1 / target tokens of the global batch
   float learning_rate = 0;
+  double pause = 0;  // not 0: this rank wants a pause after this step, to save or to stop
 };
 
 // Dropout whose mask is a function of (seed, step, place in the model, token, column): Philox, eight columns a call,
@@ -161,6 +163,8 @@ class Backend {
 
   // ---- order. Ops run in the order in which they are given; a device may still be at it when the call has returned.
   virtual void wait() = 0;  // until all that was given is done; fails with what went wrong in it
+  // What the ops are given to, for those who must order other work with them; empty on a CPU.
+  virtual DeviceStream stream() const { return {}; }
   // *time becomes the moment at which the ops given so far are done: nanoseconds of the device's own clock.
   virtual void stamp(uint64_t* time) = 0;
   // `body` gives ops, and neither allocates, uploads nor downloads. It is run once to record, not to compute.

@@ -11,6 +11,8 @@ namespace tandem {
 // Empty where a GPU can be used; otherwise the reason, one sentence without its full stop.
 std::string why_no_cuda();
 
+int gpu_count();  // that can be used; 0 where there is none
+
 // The GPU with this number. Fails with one sentence where it is missing or too old.
 std::unique_ptr<Backend> make_cuda_backend(int device);
 

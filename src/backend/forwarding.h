@@ -16,6 +16,7 @@ class ForwardingBackend : public Backend {
   int64_t decode_sentences() const override { return inner_.decode_sentences(); }
   MemorySizes memory_sizes() const override { return inner_.memory_sizes(); }
   void wait() override { inner_.wait(); }
+  DeviceStream stream() const override { return inner_.stream(); }
   void stamp(uint64_t* time) override { inner_.stamp(time); }
   std::unique_ptr<Recording> record(std::function<void()> body) override { return inner_.record(std::move(body)); }
   std::unique_ptr<Feed> make_feed(size_t bytes) override { return inner_.make_feed(bytes); }

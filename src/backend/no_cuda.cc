@@ -4,6 +4,8 @@ namespace tandem {
 
 std::string why_no_cuda() { return "this tandem was built without CUDA"; }
 
+int gpu_count() { return 0; }
+
 std::unique_ptr<Backend> make_cuda_backend(int /*device*/) { fail("{}", why_no_cuda()); }
 
 }  // namespace tandem

@@ -20,6 +20,7 @@ namespace {
 std::mutex mutex;
 std::ofstream file;
 std::string status_text;
+bool quiet = false;
 
 // Never wider than the terminal is now: what wraps cannot be removed again.
 void draw_status() {
@@ -29,11 +30,13 @@ void draw_status() {
   }
 }
 
-void write_line(const std::string& line, const char* mark) {
+void write_line(const std::string& line, const char* mark, bool warning) {
   const std::lock_guard lock(mutex);
-  fmt::print(stderr, "{}{}{}\n", status_text.empty() ? "" : "\r\033[K", mark, line);
-  draw_status();
-  std::fflush(stderr);
+  if (warning || !quiet) {
+    fmt::print(stderr, "{}{}{}\n", status_text.empty() ? "" : "\r\033[K", mark, line);
+    draw_status();
+    std::fflush(stderr);
+  }
   if (file.is_open()) {
     file << fmt::format("{:%Y-%m-%d %H:%M:%S} {}{}\n", fmt::localtime(std::time(nullptr)), mark, line) << std::flush;
   }
@@ -41,8 +44,8 @@ void write_line(const std::string& line, const char* mark) {
 
 }  // namespace
 
-void write_info(const std::string& line) { write_line(line, ""); }
-void write_warning(const std::string& line) { write_line(line, "warning: "); }
+void write_info(const std::string& line) { write_line(line, "", false); }
+void write_warning(const std::string& line) { write_line(line, "warning: ", true); }
 
 void open_file(const std::filesystem::path& path) {
   const std::lock_guard lock(mutex);
@@ -57,9 +60,14 @@ void close_file() {
   file.close();
 }
 
+void set_quiet(bool on) {
+  const std::lock_guard lock(mutex);
+  quiet = on;
+}
+
 bool on_terminal() {
   static const bool answer = isatty(STDERR_FILENO) == 1;
-  return answer;
+  return answer && !quiet;
 }
 
 int columns() {

@@ -27,6 +27,9 @@ void warning(fmt::format_string<Args...> format, Args&&... args) {
 void open_file(const std::filesystem::path& path);
 void close_file();
 
+// On: lines other than warnings go to the file only. For the ranks that are not the first.
+void set_quiet(bool on);
+
 // Draws `text` on the terminal's last line, below all log lines; an empty text removes it. Nothing happens where
 // standard error is not a terminal.
 void status(const std::string& text);

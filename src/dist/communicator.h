@@ -13,9 +13,11 @@
 // rank; after it every further call fails at once with the same message.
 #pragma once
 
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "dist/traffic.h"
 #include "tensor/view.h"
@@ -23,14 +25,17 @@
 namespace tandem {
 
 // Work under way. wait() throws what the work threw. The destructor waits too, without throwing, so that a buffer
-// declared before its handle outlives the work.
+// declared before its handle outlives the work. For buffers on a device, waiting means that the device's own work given
+// from then on finds the result; the host goes on.
 class Handle {
  public:
   Handle() = default;  // nothing to wait for
   explicit Handle(std::future<void> done) : done_(std::move(done)) {}
+  explicit Handle(std::function<void()> order) : order_(std::move(order)) {}
   Handle(Handle&&) = default;
   Handle& operator=(Handle&& other) noexcept {
     std::swap(done_, other.done_);
+    std::swap(order_, other.order_);
     return *this;
   }
   ~Handle() {
@@ -43,10 +48,14 @@ class Handle {
     if (done_.valid()) {
       done_.get();
     }
+    if (order_) {
+      std::exchange(order_, nullptr)();
+    }
   }
 
  private:
   std::future<void> done_;
+  std::function<void()> order_;
 };
 
 class Communicator {
@@ -80,7 +89,9 @@ class Communicator {
   // Bytes sent and received so far.
   virtual Traffic traffic() const = 0;
 
-  Shard own_shard(int64_t count) const { return shard_of(count, size(), rank()); }
+  // Which shard of a buffer is this rank's.
+  virtual int shard_number() const { return rank(); }
+  Shard own_shard(int64_t count) const { return shard_of(count, size(), shard_number()); }
 };
 
 // One rank: every call leaves the buffer as it is.

@@ -28,7 +28,7 @@ void write_ints(std::span<std::byte> block, size_t place, const std::vector<int3
 
 }  // namespace
 
-BatchLayout::BatchLayout(const RoundCapacity& capacity, int64_t longest, const ModelConfig& model)
+BatchLayout::BatchLayout(const RoundCapacity& capacity, int64_t longest, const ModelConfig& model, bool team)
     : capacity_(capacity), longest_(longest), bytes_(aligned(sizeof(StepState))) {
   require(capacity.source > 0 && capacity.target > 0 && capacity.pairs > 0,
           "a round of {} + {} tokens and {} pairs has no fixed shape", capacity.source, capacity.target,
@@ -36,6 +36,12 @@ BatchLayout::BatchLayout(const RoundCapacity& capacity, int64_t longest, const M
   source_ = place_side(capacity.source, model.source_vocabulary);
   target_ = place_side(capacity.target, model.target_vocabulary);
   labels_ = place(capacity.target);
+  if (team) {
+    source_ids_ = model.source_vocabulary;
+    target_ids_ = model.target_vocabulary;
+    source_ids_place_ = place(source_ids_);
+    target_ids_place_ = place(target_ids_);
+  }
 }
 
 size_t BatchLayout::place(int64_t count) {
@@ -79,6 +85,16 @@ void BatchLayout::write(std::span<std::byte> block, const HostBatch& batch, cons
   write_side(block, source_, batch.source);
   write_side(block, target_, batch.target);
   write_ints(block, labels_, batch.labels, capacity_.target, -1);
+}
+
+void BatchLayout::write_step_ids(std::span<std::byte> block, const TrainStep& step) const {
+  write_ints(block, source_ids_place_, step.source_ids, source_ids_, -1);
+  write_ints(block, target_ids_place_, step.target_ids, target_ids_, -1);
+}
+
+View BatchLayout::step_ids(void* block, Memory memory, Side side, int64_t count) const {
+  require(count <= (side == Side::source ? source_ids_ : target_ids_), "{} ids of a smaller vocabulary", count);
+  return ints(block, memory, side == Side::source ? source_ids_place_ : target_ids_place_, count);
 }
 
 PackedSide BatchLayout::side(void* block, Memory memory, const SidePlaces& places) const {

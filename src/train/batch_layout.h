@@ -15,17 +15,20 @@ namespace tandem {
 
 class BatchLayout {
  public:
-  // All of the capacity's numbers must be set; no sentence may be longer than `longest`.
-  BatchLayout(const RoundCapacity& capacity, int64_t longest, const ModelConfig& model);
+  // All of the capacity's numbers must be set; no sentence may be longer than `longest`. With `team` there is room for
+  // the ids of the whole step's tokens (TrainStep::source_ids, target_ids), too.
+  BatchLayout(const RoundCapacity& capacity, int64_t longest, const ModelConfig& model, bool team = false);
 
   size_t bytes() const { return bytes_; }
   const RoundCapacity& capacity() const { return capacity_; }
   bool holds(const HostBatch& batch) const;
 
   void write(std::span<std::byte> block, const HostBatch& batch, const StepState& state) const;
+  void write_step_ids(std::span<std::byte> block, const TrainStep& step) const;
 
   // The views of a block that lies in the backend's memory.
   Batch batch(void* block, Memory memory) const;
+  View step_ids(void* block, Memory memory, Side side, int64_t count) const;  // -1 past the true count
 
  private:
   struct SidePlaces {  // where each array begins, in bytes, and how many tokens and different ids there can be
@@ -42,6 +45,8 @@ class BatchLayout {
   size_t bytes_;
   SidePlaces source_, target_;
   size_t labels_;
+  int64_t source_ids_ = 0, target_ids_ = 0;  // how many the team's step can have
+  size_t source_ids_place_ = 0, target_ids_place_ = 0;
 };
 
 }  // namespace tandem

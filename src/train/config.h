@@ -69,6 +69,16 @@ struct NonfiniteConfig {
   int64_t max_rollbacks = 3;
 };
 
+// How several ranks work together.
+struct DistConfig {
+  DType wire = DType::f32;       // of gradients between ranks: f32, or bf16 for half the bytes
+  bool shard_optimizer = false;  // each rank keeps and updates its part of the optimizer's state
+  double bucket_mb = 4;          // gradients are sent in pieces of about this size while the backward pass goes on
+  std::string engine = "auto";   // between GPUs: auto, nccl or gloo
+  bool hierarchical = true;      // with several ranks on a host: add up inside the hosts, then between them
+  bool share_device = false;     // ranks of one host may share a GPU
+};
+
 struct TrainConfig {
   std::string data;  // a directory made by `tandem prepare`
   std::string run;   // the run directory
@@ -90,6 +100,7 @@ struct TrainConfig {
   CheckpointConfig checkpoint;
   LogConfig log;
   NonfiniteConfig nonfinite;
+  DistConfig dist;
 };
 
 // Reads `path`, then the overrides ("batch.tokens=8000"; bare words are strings, so data=data/en-de needs no quotes).

@@ -18,11 +18,11 @@ double gigabytes(size_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
 // At most `tokens` a side in one round; 0 = a whole step.
 MemoryPlan plan_for(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
-                    int64_t tokens) {
+                    int64_t tokens, int ranks) {
   MemoryPlan plan;
   plan.batch = config.batch;
   for (const RoundCapacity& capacity : round_capacities(corpus, config.batch, tokens)) {
-    plan.layouts.emplace_back(capacity, config.model.max_length, config.model);
+    plan.layouts.emplace_back(capacity, config.model.max_length, config.model, ranks > 1);
   }
   const BatchLayout& largest = plan.layouts.back();
   plan.batch.round = largest.capacity();
@@ -35,7 +35,8 @@ MemoryPlan plan_for(const Backend& backend, DType compute, const Corpus& corpus,
 
 }  // namespace
 
-MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config) {
+MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
+                       int ranks) {
   if (!backend.fixed_shape()) {
     MemoryPlan plan;
     plan.batch = config.batch;
@@ -43,7 +44,11 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
     return plan;
   }
   const auto usable = static_cast<size_t>(kUsable * static_cast<double>(backend.memory_sizes().free));
-  MemoryPlan plan = plan_for(backend, compute, corpus, config, config.micro_batch);
+  // A rank's part of a step, which is cut where sentences end and by both sides together.
+  const int64_t part = ranks == 1 ? 0 : config.batch.tokens / ranks * 51 / 50 + config.model.max_length;
+  const int64_t most =
+      config.micro_batch > 0 && part > 0 ? std::min(config.micro_batch, part) : std::max(config.micro_batch, part);
+  MemoryPlan plan = plan_for(backend, compute, corpus, config, most, ranks);
   if (config.micro_batch > 0) {
     require(plan.arena_bytes <= usable,
             "batch.micro_batch = {} does not fit: a round takes {:.2f} GB and {:.2f} GB can be used; lower it, or let "
@@ -57,7 +62,7 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
     if (tokens < config.model.max_length) {
       break;
     }
-    plan = plan_for(backend, compute, corpus, config, tokens);
+    plan = plan_for(backend, compute, corpus, config, tokens, ranks);
   }
   require(plan.arena_bytes <= usable,
           "not even a round of one sentence fits: it takes {:.2f} GB and {:.2f} GB can be used; lower "

@@ -19,6 +19,7 @@ struct MemoryPlan {
 
 // Weights and optimizer state are there already; the rest must fit what is free. micro_batch "fit": the fewest rounds
 // that do; a number that does not fit fails with both figures.
-MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config);
+MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
+                       int ranks = 1);
 
 }  // namespace tandem

@@ -4,21 +4,21 @@
 
 namespace tandem {
 
-ModelState::ModelState(Backend& backend, const ParameterLayout& layout, DType compute, bool average)
-    : backend_(backend), size_(layout.flat_size()) {
+ModelState::ModelState(Backend& backend, const ParameterLayout& layout, DType compute, bool average, int64_t unit)
+    : backend_(backend), size_(layout.flat_size()), padded_((size_ + unit - 1) / unit * unit) {
   require(compute == DType::f32 || compute == DType::bf16, "a model trains in f32 or bf16, not {}", name_of(compute));
-  const size_t bytes = static_cast<size_t>(size_) * sizeof(float);
+  const size_t bytes = static_cast<size_t>(padded_) * sizeof(float);
   masters_ = backend.allocate(bytes);
   gradients_ = backend.allocate(bytes);
-  backend.fill_zero(masters());
-  backend.fill_zero(gradients());
+  backend.fill_zero(padded(masters()));
+  backend.fill_zero(padded(gradients()));
   if (average) {
     average_ = backend.allocate(bytes);
-    backend.fill_zero(this->average());
+    backend.fill_zero(padded(this->average()));
   }
   if (compute == DType::bf16) {
     copy_ = backend.allocate(bytes / 2);
-    backend.fill_zero(copy());
+    backend.fill_zero(padded(copy()));
   }
 }
 

@@ -7,14 +7,21 @@ namespace tandem {
 
 class ModelState {
  public:
-  // compute: f32 or bf16. With `average`, room for the moving average of the weights as well.
-  ModelState(Backend& backend, const ParameterLayout& layout, DType compute, bool average);
+  // compute: f32 or bf16. With `average`, room for the moving average of the weights as well. Each buffer has room up
+  // to a multiple of `unit` elements, so that ranks can share it in equal parts.
+  ModelState(Backend& backend, const ParameterLayout& layout, DType compute, bool average, int64_t unit = 1);
 
   View masters() const { return flat(masters_, DType::f32); }
   View gradients() const { return flat(gradients_, DType::f32); }
   View average() const { return average_.data() == nullptr ? View{} : flat(average_, DType::f32); }
   // The bf16 copy that adam refreshes; empty in f32.
   View copy() const { return copy_.data() == nullptr ? View{} : flat(copy_, DType::bf16); }
+
+  // One of the above with all of its room; past the model's own elements it is zero.
+  View padded(View flat) const {
+    flat.cols = flat.stride = flat.empty() ? 0 : padded_;
+    return flat;
+  }
 
   Weights weights() const { return {masters(), copy().empty() ? masters() : copy()}; }
 
@@ -36,7 +43,7 @@ class ModelState {
   View flat(const Buffer& buffer, DType dtype) const { return buffer.view(dtype, 1, size_); }
 
   Backend& backend_;
-  int64_t size_;
+  int64_t size_, padded_;
   Buffer masters_, gradients_, average_, copy_;
 };
 

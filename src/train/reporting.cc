@@ -12,27 +12,36 @@ void Window::add(const LossTotals& more) {
   totals.tokens += more.tokens;
 }
 
-Record train_record(const Window& window, const CheckpointState& state) {
+Record train_record(const Window& window, const CheckpointState& state, bool first) {
   const double tokens = window.totals.tokens;
   const double steps = static_cast<double>(window.steps);
   Record record{"train", state.step};
-  record.add("loss", window.totals.smoothed / tokens)
-      .add("nll", window.totals.nll / tokens)
-      .add("accuracy", window.totals.correct / tokens)
-      .add("learning_rate", window.learning_rate)
-      .add("gradient_norm", window.gradient_norm)
-      .add("clipped_gradient_norm", window.clipped_gradient_norm)
-      .add("epoch", state.epochs_done)
-      .add("steps_per_second", steps / window.step_seconds)
-      .add("source_tokens_per_second", static_cast<double>(window.source_tokens) / window.step_seconds)
-      .add("target_tokens_per_second", static_cast<double>(window.target_tokens) / window.step_seconds)
-      .add("pairs", static_cast<double>(window.pairs) / steps)
-      .add("source_tokens", static_cast<double>(window.source_tokens) / steps)
-      .add("target_tokens", static_cast<double>(window.target_tokens) / steps)
-      .add("compute_seconds", window.step_seconds - window.data_seconds)
+  if (first) {
+    record.add("loss", window.totals.smoothed / tokens)
+        .add("nll", window.totals.nll / tokens)
+        .add("accuracy", window.totals.correct / tokens)
+        .add("learning_rate", window.learning_rate)
+        .add("gradient_norm", window.gradient_norm)
+        .add("clipped_gradient_norm", window.clipped_gradient_norm)
+        .add("epoch", state.epochs_done)
+        .add("steps_per_second", steps / window.step_seconds)
+        .add("source_tokens_per_second", static_cast<double>(window.source_tokens) / window.step_seconds)
+        .add("target_tokens_per_second", static_cast<double>(window.target_tokens) / window.step_seconds)
+        .add("pairs", static_cast<double>(window.pairs) / steps)
+        .add("source_tokens", static_cast<double>(window.source_tokens) / steps)
+        .add("target_tokens", static_cast<double>(window.target_tokens) / steps);
+  }
+  record.add("steps", steps)
+      .add("step_seconds", window.step_seconds)
+      .add("compute_seconds", window.step_seconds - window.data_seconds - window.communication_seconds)
+      .add("communication_seconds", window.communication_seconds)
       .add("data_seconds", window.data_seconds)
+      .add("idle_seconds", window.idle_seconds)
       .add("validation_seconds", window.validation_seconds)
       .add("checkpoint_seconds", window.checkpoint_seconds)
+      .add("flops", window.flops)
+      .add("sent_bytes", static_cast<double>(window.traffic.sent))
+      .add("received_bytes", static_cast<double>(window.traffic.received))
       .add("skipped_steps", static_cast<double>(window.skipped))
       .add("elapsed_seconds", state.elapsed_seconds)
       .add("peak_memory_bytes", static_cast<double>(peak_memory()));

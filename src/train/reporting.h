@@ -1,6 +1,7 @@
 // What the trainer says about its steps and validations: console lines and records.
 #pragma once
 
+#include "dist/traffic.h"
 #include "observe/progress.h"
 #include "observe/run_log.h"
 #include "train/checkpoint.h"
@@ -16,8 +17,12 @@ struct Window {
   int64_t pairs = 0;
   int64_t source_tokens = 0;
   int64_t target_tokens = 0;
-  double step_seconds = 0;  // whole steps: data wait and compute
-  double data_seconds = 0;  // of these, waiting for data
+  double step_seconds = 0;           // whole steps: data wait and compute
+  double data_seconds = 0;           // of these, waiting for data
+  double communication_seconds = 0;  // of these, waiting for the other ranks and doing nothing else
+  double idle_seconds = 0;           // between two steps, by the device's clock
+  double flops = 0;                  // of this rank's part of the steps
+  Traffic traffic;                   // of this rank
   double validation_seconds = 0;
   double checkpoint_seconds = 0;
   double gradient_norm = 0;          // of the last step
@@ -28,7 +33,8 @@ struct Window {
 };
 
 // The record "train" of a window; losses are means a target token over the global batches.
-Record train_record(const Window& window, const CheckpointState& state);
+// Ranks other than the first tell only what is their own: the clock and the bytes.
+Record train_record(const Window& window, const CheckpointState& state, bool first);
 
 // `share` of the run is done.
 Progress progress_of(const Window& window, const CheckpointState& state, int64_t last_step, double share);

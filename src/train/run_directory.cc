@@ -36,12 +36,23 @@ fs::path created(const fs::path& root) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(const fs::path& root)
-    : root_(created(root)), lock_(root_ / "lock", "the run directory " + root.string()) {
-  erase(cleared());
+RunDirectory::RunDirectory(const fs::path& root, Use use) : root_(use == Use::own ? created(root) : root) {
+  if (use == Use::own) {
+    lock_.emplace(root_ / "lock", "the run directory " + root.string());
+    erase(cleared());
+  }
+  make_directories();
+}
+
+void RunDirectory::make_directories() const {
   for (const fs::path& directory : {checkpoints(), metrics(), events()}) {
     create(directory);
   }
+}
+
+fs::path RunDirectory::rank_log(int rank) const {
+  create(root_ / "logs");
+  return root_ / "logs" / fmt::format("rank-{}.log", rank);
 }
 
 void RunDirectory::clear() {
@@ -49,13 +60,11 @@ void RunDirectory::clear() {
   std::error_code error;
   fs::rename(checkpoints(), cleared(), error);
   require(!error, "cannot rename {}: {}", checkpoints().string(), error.message());
-  for (const fs::path& path :
-       {root_ / "latest", root_ / "best", cleared(), metrics(), events(), log(), config(), algorithms()}) {
+  for (const fs::path& path : {root_ / "latest", root_ / "best", cleared(), metrics(), events(), log(), config(),
+                               algorithms(), root_ / "logs"}) {
     erase(path);
   }
-  for (const fs::path& directory : {checkpoints(), metrics(), events()}) {
-    create(directory);
-  }
+  make_directories();
 }
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 #include "core/lock.h"
 
@@ -11,7 +12,9 @@ class RunDirectory {
  public:
   // Creates the directory where needed and takes its lock for as long as this object lives. Fails with one sentence
   // when it cannot be written, is something else than a run directory, or another process trains in it.
-  explicit RunDirectory(const std::filesystem::path& root);
+  // A guest takes no lock: a rank of a team whose first rank on this disk holds it.
+  enum class Use : bool { own, guest };
+  explicit RunDirectory(const std::filesystem::path& root, Use use = Use::own);
 
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path config() const { return root_ / "config.toml"; }         // the effective config
@@ -20,15 +23,18 @@ class RunDirectory {
   std::filesystem::path events() const { return root_ / "tensorboard"; }         // TensorBoard event files
   std::filesystem::path algorithms() const { return root_ / "algorithms.txt"; }  // table that the run computes with
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
+  std::filesystem::path rank_log(int rank) const;  // logs/rank-N.log, of ranks that are not the first
 
   // Removes everything a former run left here, and nothing else: to start over.
   void clear();
 
  private:
+  void make_directories() const;
+
   std::filesystem::path cleared() const { return root_ / ".cleared"; }  // what clear() was deleting
 
   std::filesystem::path root_;
-  FileLock lock_;
+  std::optional<FileLock> lock_;
 };
 
 }  // namespace tandem

@@ -40,9 +40,6 @@ struct StepBenchOptions {
   std::string algorithms;  // a table made by tuning; empty = none
 };
 
-// FLOPs of the steps' matrix products and attention, forward and backward (3 x forward), on true tokens.
-double step_flops(const ModelConfig& model, const TrainStep& step);
-
 StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const StepBenchOptions& options);
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #include "train/stepper.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "backend/planning.h"
 #include "core/error.h"
@@ -8,18 +9,31 @@
 
 namespace tandem {
 
+namespace {
+
+// The smallest of a few sizes that holds `rows`, so that a few recordings serve all steps.
+int64_t rows_capacity(int64_t rows, int64_t vocabulary) {
+  int64_t capacity = vocabulary;
+  while (capacity / 2 >= std::max<int64_t>(rows, vocabulary / 8)) {
+    capacity /= 2;
+  }
+  return capacity;
+}
+
+}  // namespace
+
 Stepper::Stepper(Backend& backend, const Transformer& model, ModelState& weights, Adam& adam, float smoothing,
-                 std::vector<BatchLayout> layouts)
+                 std::vector<BatchLayout> layouts, TeamUpdate* team)
     : backend_(backend),
       model_(model),
       weights_(weights),
       adam_(adam),
       smoothing_(smoothing),
       layouts_(std::move(layouts)),
+      team_(team),
       arena_([&backend](size_t bytes) { return backend.allocate(bytes); }),
       state_(backend.allocate(sizeof(StepState))),
-      results_(backend.make_outbox(sizeof(StepResult))),
-      recordings_(layouts_.size()) {
+      results_(backend.make_outbox(sizeof(StepResult))) {
   if (!layouts_.empty()) {
     size_t bytes = 0;
     for (const BatchLayout& layout : layouts_) {
@@ -45,21 +59,41 @@ StepResult Stepper::take() {
 
 // ---- the ops of a step
 
-void Stepper::begin() {
-  backend_.fill_zero(make_view(&static_cast<StepResult*>(results_->block())->totals, DType::i32, 1,
-                               sizeof(LossTotals) / 4, state_.memory()));
+void Stepper::begin(const TeamRows& rows) {
+  backend_.stamp(&result()->clock.begin);
+  backend_.fill_zero(make_view(&result()->totals, DType::i32, 1, sizeof(LossTotals) / 4, state_.memory()));
+  if (team_ != nullptr) {
+    team_->begin(rows.source(), rows.target());
+  }
 }
 
-void Stepper::round(const Batch& batch, bool first) {
-  Gradients gradients = weights_.gradients();
+void Stepper::round(const Batch& batch, bool first, bool last) {
+  Gradients gradients = team_ == nullptr ? Gradients(weights_.gradients()) : team_->gradients(last);
   gradients.accumulate = !first;
-  model_.train(weights_.weights(), gradients, batch, smoothing_, &static_cast<StepResult*>(results_->block())->totals,
-               arena_);
+  model_.train(weights_.weights(), gradients, batch, smoothing_, &result()->totals, arena_);
 }
 
-void Stepper::update(const StepState* state) {
-  adam_.step({weights_.masters(), weights_.copy(), weights_.average(), weights_.gradients()}, state,
-             &static_cast<StepResult*>(results_->block())->update);
+void Stepper::update(const TeamRows& rows, const StepState* state) {
+  StepClock& clock = result()->clock;
+  if (team_ == nullptr) {
+    adam_.step({weights_.masters(), weights_.copy(), weights_.average(), weights_.gradients()}, state,
+               &result()->update);
+    backend_.stamp(&clock.end);
+    return;
+  }
+  const auto number = [this](const double* place) {
+    return make_view(const_cast<double*>(place), DType::f64, 1, 1, state_.memory());
+  };
+  backend_.copy(number(&result()->pause), number(&state->pause));
+  static_assert(offsetof(StepResult, pause) == sizeof(LossTotals));
+  const View totals = make_view(&result()->totals, DType::f64, 1, sizeof(LossTotals) / 8 + 1, state_.memory());
+  backend_.stamp(&clock.joining);
+  team_->join(totals);
+  backend_.stamp(&clock.joined);
+  team_->update(adam_, rows.source_ids, rows.target_ids, state, &result()->update);
+  backend_.stamp(&clock.sharing);
+  team_->share();
+  backend_.stamp(&clock.end);
 }
 
 // ---- giving them
@@ -67,76 +101,104 @@ void Stepper::update(const StepState* state) {
 void Stepper::give(const TrainStep& step, StepState state, bool recorded) {
   if (layouts_.empty()) {
     give_true_counts(step, state);
-    results_->post();
+  } else {
+    give_fixed_shape(step, state, recorded);
+  }
+  results_->post();
+}
+
+void Stepper::run(std::unique_ptr<Recording>& recording, bool recorded, const std::function<void()>& body) {
+  if (!recorded) {
+    body();
     return;
   }
-  require(!step.rounds.empty(), "a worker got no part of step {}", state.step);
-  const bool whole = step.rounds.size() == 1;
-  const auto* device_state = static_cast<const StepState*>(feed_->block());
-  const auto run = [&](std::unique_ptr<Recording>& recording, const std::function<void()>& body) {
-    if (!recorded) {
-      body();
-      return;
-    }
-    if (recording == nullptr) {
-      recording = backend_.record(body);
-    }
-    recording->run();
-  };
-  if (!whole) {
-    run(begin_, [this] { begin(); });
+  if (recording == nullptr) {
+    recording = backend_.record(body);
   }
-  bool first = true;
+  recording->run();
+}
+
+void Stepper::give_fixed_shape(const TrainStep& step, StepState& state, bool recorded) {
+  std::vector<const HostBatch*> rounds;
   for (const HostBatch& batch : step.rounds) {
+    rounds.push_back(&batch);
+  }
+  const HostBatch nothing = rounds.empty() ? pack({}, {}) : HostBatch{};
+  if (rounds.empty()) {
+    rounds.push_back(&nothing);  // this rank's part of the sums is zero
+  }
+  const auto* device_state = static_cast<const StepState*>(feed_->block());
+  const auto& config = model_.config();
+  const int64_t source_rows = rows_capacity(static_cast<int64_t>(step.source_ids.size()), config.source_vocabulary);
+  const int64_t target_rows = rows_capacity(static_cast<int64_t>(step.target_ids.size()), config.target_vocabulary);
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    const HostBatch& batch = *rounds[i];
     const auto layout = std::find_if(layouts_.begin(), layouts_.end(),
                                      [&batch](const BatchLayout& candidate) { return candidate.holds(batch); });
     require(layout != layouts_.end(), "a round of {} + {} tokens and {} pairs is larger than the largest capacity",
             batch.source.tokens.size(), batch.target.tokens.size(), batch.pairs.size());
     state.first_source = batch.source.first;
     state.first_target = batch.target.first;
-    layout->write(feed_->next(), batch, state);
+    const std::span<std::byte> block = feed_->next();
+    layout->write(block, batch, state);
+    TeamRows rows;
+    if (team_ != nullptr) {
+      layout->write_step_ids(block, step);
+      rows.source_ids = layout->step_ids(feed_->block(), state_.memory(), Side::source, source_rows);
+      rows.target_ids = layout->step_ids(feed_->block(), state_.memory(), Side::target, target_rows);
+    }
     feed_->send();
-    Recordings& own = recordings_[static_cast<size_t>(layout - layouts_.begin())];
+    const bool first = i == 0, last = i + 1 == rounds.size();
+    Recordings& own = recordings_[{layout - layouts_.begin(), source_rows, target_rows}];
     const Batch views = layout->batch(feed_->block(), state_.memory());
-    run(whole   ? own.whole
-        : first ? own.first
-                : own.next,
-        [this, whole, first, views, device_state] {
+    run(first && last ? own.whole
+        : first       ? own.first
+        : last        ? own.last
+                      : own.middle,
+        recorded, [this, first, last, rows, views, device_state] {
           arena_.reset();
-          if (whole) {
-            begin();
+          if (first) {
+            begin(rows);
           }
-          round(views, first);
-          if (whole) {
-            update(device_state);
+          round(views, first, last);
+          if (last) {
+            update(rows, device_state);
           }
         });
-    first = false;
   }
-  if (!whole) {
-    run(update_, [this, device_state] { update(device_state); });
-  }
-  results_->post();
 }
 
 void Stepper::give_true_counts(const TrainStep& step, StepState& state) {
   static_assert(sizeof state % 4 == 0);
   const View device_state = state_.view(DType::i32, 1, sizeof state / 4);
+  const auto* state_place = static_cast<const StepState*>(state_.data());
   backend_.upload(device_state, &state);
-  begin();
-  if (step.rounds.empty()) {
-    backend_.fill_zero(weights_.gradients());
+  TeamRows rows;
+  Buffer ids[2];
+  if (team_ != nullptr) {
+    const auto upload = [this](Buffer& memory, const std::vector<int32_t>& values) {
+      memory = backend_.allocate(values.size() * sizeof(int32_t));
+      const View view = memory.view(DType::i32, 1, static_cast<int64_t>(values.size()));
+      backend_.upload(view, values.data());
+      return view;
+    };
+    rows.source_ids = upload(ids[0], step.source_ids);
+    rows.target_ids = upload(ids[1], step.target_ids);
   }
-  bool first = true;
+  begin(rows);
   for (const HostBatch& batch : step.rounds) {
     state.first_source = batch.source.first;
     state.first_target = batch.target.first;
     backend_.upload(device_state, &state);
     arena_.reset();
-    round(upload_batch(backend_, arena_, batch, static_cast<const StepState*>(state_.data())), first);
-    first = false;
+    round(upload_batch(backend_, arena_, batch, state_place), &batch == &step.rounds.front(),
+          &batch == &step.rounds.back());
   }
-  update(static_cast<const StepState*>(state_.data()));
+  if (step.rounds.empty()) {
+    require(team_ != nullptr, "step {} has no sentences", state.step);
+    team_->no_part();
+  }
+  update(rows, state_place);
 }
 
 size_t planned_arena_bytes(const Backend& backend, const ModelConfig& config, DType compute,

@@ -16,14 +16,18 @@
 #include "observe/run_log.h"
 #include "optim/adam.h"
 #include "train/checkpoint.h"
-#include "train/host_copy.h"
+#include "train/checkpoint_state.h"
+#include "train/gradient_communicator.h"
+#include "train/host_tensors.h"
 #include "train/limits.h"
 #include "train/memory_plan.h"
 #include "train/model_state.h"
 #include "train/reporting.h"
 #include "train/run_directory.h"
 #include "train/setup.h"
+#include "train/step_flops.h"
 #include "train/stepper.h"
+#include "train/team_run.h"
 #include "train/validator.h"
 
 namespace tandem {
@@ -40,6 +44,8 @@ struct StopAsked {};  // thrown and caught inside a validation
 struct GivenStep {
   TrainStep step;
   double learning_rate = 0;
+  double flops = 0;    // of this rank's part
+  bool pause = false;  // this rank wants a pause after it
 };
 
 constexpr size_t kStepsUnderWay = 3;  // enough that the device never waits for the host
@@ -57,17 +63,21 @@ std::unique_ptr<Backend> backend_for(const TrainConfig& config, double check_sha
 
 class Trainer {
  public:
-  Trainer(const TrainConfig& config, Prepared data, RunDirectory& run, double check_share);
+  Trainer(const TrainConfig& config, Prepared data, TeamRun& team_run, double check_share);
 
   void begin();  // fresh weights, or those of config.init; or the latest checkpoint
   TrainOutcome run();
 
  private:
+  std::optional<TeamUpdate> make_team_update();
   void use_algorithms();
   void begin_fresh();
-  void resume(const std::filesystem::path& checkpoint);
+  bool resume();
   void load(const std::filesystem::path& checkpoint);
+  void share_loaded(int from);
+  void after_load(bool with_average);
   void start_batches();
+  void open_log(bool resumed);
 
   void give_step();
   void give_to_backend(const TrainStep& step, const StepState& state);
@@ -77,7 +87,9 @@ class Trainer {
   void roll_back();
 
   int64_t given() const { return state_.step + static_cast<int64_t>(given_.size()); }  // steps given so far
-  bool pause_due() const;  // something must be done between the steps that were given and the next
+  bool pause_due() const;    // something must be done between the steps that were given and the next
+  bool wants_pause() const;  // this rank does, for a reason that the others do not know: a clock or a signal
+  void agree();              // what all ranks go by in the pause
   std::optional<std::string> end_reached() const { return tandem::end_reached(config_.stop, state_); }
   double share_done() const { return tandem::share_done(config_.stop, state_); }
   double elapsed() const { return state_.elapsed_seconds; }
@@ -90,26 +102,23 @@ class Trainer {
   void validate();
   bool checkpoint_due() const;
   void save();
-
-  // All that a checkpoint holds, in host memory while it lives.
-  struct HostTensors {
-    HostTensors(const Trainer& t, HostCopy::Purpose purpose)
-        : weights(*t.backend_, t.weights_.masters(), purpose),
-          m(*t.backend_, t.adam_.m(), purpose),
-          v(*t.backend_, t.adam_.v(), purpose),
-          average(*t.backend_, t.weights_.average(), purpose) {}
-    CheckpointTensors views() const { return {weights.view(), m.view(), v.view(), average.view()}; }
-
-    HostCopy weights, m, v, average;
-  };
+  void write_checkpoint(const CheckpointTensors& tensors);
+  TeamUpdate* team_update() { return team_update_ ? &*team_update_ : nullptr; }
+  HostTensors host_tensors(HostCopy::Purpose purpose) {
+    return {*backend_, weights_, adam_, team_update(), team_run_.team().communicator(), purpose};
+  }
 
   TrainConfig config_;
+  TeamRun& team_run_;
   RunDirectory& run_;
   Prepared data_;
   double check_share_;
   std::unique_ptr<Backend> backend_;
   Transformer model_;
   ModelState weights_;
+  std::unique_ptr<Communicator> own_communicator_;
+  Communicator& communicator_;  // of gradients
+  std::optional<TeamUpdate> team_update_;
   Adam adam_;
   MemoryPlan plan_;
   Batcher batcher_;
@@ -120,30 +129,42 @@ class Trainer {
   std::optional<RunLog> log_;
   Signals signals_;
 
+  // What all ranks agreed on at the last pause.
+  int stop_signal_ = 0;
+  bool save_asked_ = false;
+  bool pause_asked_ = false;  // by a rank, with the last step that was counted
+
   CheckpointState state_;
   Window window_;
   Clock::time_point ticked_ = Clock::now();
   Clock::time_point counted_ = Clock::now();  // when the last result was there
+  uint64_t ended_ = 0;                        // the last step, by the device's clock; 0 = there was a pause
+  Traffic traffic_;                           // up to the last window
   double validated_at_ = 0;                   // elapsed seconds at the last validation
   double saved_at_ = 0;                       // and at the last checkpoint
   int64_t saved_step_ = -1;
+  double last_epochs_done_ = 0;  // after the last step that was given
 };
 
-Trainer::Trainer(const TrainConfig& config, Prepared data, RunDirectory& run, double check_share)
+Trainer::Trainer(const TrainConfig& config, Prepared data, TeamRun& team_run, double check_share)
     : config_(config),
-      run_(run),
+      team_run_(team_run),
+      run_(team_run.directory()),
       data_(std::move(data)),
       check_share_(check_share),
       backend_(backend_for(config, check_share)),
       model_(*backend_, config_.model),
       weights_(*backend_, model_.parameters(), compute_type(config_.precision, *backend_),
-               config_.optimizer.ema_decay > 0),
-      adam_(*backend_, model_.parameters().flat_size(),
+               config_.optimizer.ema_decay > 0, TeamUpdate::unit(team_run.size())),
+      own_communicator_(make_gradient_communicator(team_run.team(), *backend_, config_.dist)),
+      communicator_(own_communicator_ ? *own_communicator_ : team_run.team().communicator()),
+      team_update_(make_team_update()),
+      adam_(*backend_, team_update_ ? team_update_->moments() : model_.parameters().flat_size(),
             {config_.optimizer.adam, config_.optimizer.max_gradient_norm, config_.optimizer.ema_decay}),
-      plan_(plan_memory(*backend_, weights_.weights().compute.dtype, data_.train, config_)),
-      batcher_(data_.train, plan_.batch),
-      stepper_(*backend_, model_, weights_, adam_, config_.label_smoothing, plan_.layouts),
-      validator_(*backend_, model_, data_, config_) {
+      plan_(plan_memory(*backend_, weights_.weights().compute.dtype, data_.train, config_, team_run.size())),
+      batcher_(data_.train, plan_.batch, team_run.rank(), team_run.size()),
+      stepper_(*backend_, model_, weights_, adam_, config_.label_smoothing, plan_.layouts, team_update()),
+      validator_(*backend_, model_, data_, config_, team_run) {
   log::info("{}; {} parameters, {}", backend_->description(), grouped(model_.parameters().count()),
             weights_.copy().empty() ? "f32" : "bf16 with f32 masters");
   if (plan_.arena_bytes > 0) {
@@ -174,22 +195,39 @@ void Trainer::use_algorithms() {
   }
 }
 
+std::optional<TeamUpdate> Trainer::make_team_update() {
+  if (team_run_.size() == 1) {
+    return std::nullopt;
+  }
+  return std::optional<TeamUpdate>(std::in_place, *backend_, model_, weights_, communicator_,
+                                   TeamUpdateOptions{config_.dist.wire, config_.dist.shard_optimizer,
+                                                     static_cast<int64_t>(config_.dist.bucket_mb * (1 << 20))});
+}
+
 void Trainer::begin() {
   use_algorithms();
-  remove_stale_checkpoints(run_.root());
-  const auto latest = find_latest(run_.root());
-  if (latest) {
-    resume(*latest);
-  } else {
+  if (team_run_.keeps_checkpoints()) {
+    remove_stale_checkpoints(run_.root());
+  }
+  team_run_.barrier();
+  const bool resumed = resume();
+  if (!resumed) {
     begin_fresh();
   }
-  write_file(run_.config(), to_toml(config_));
-  log_.emplace(run_.metrics(), run_.events(), 0, latest ? std::optional(state_.step) : std::nullopt);
-  log_->hyperparameters(hyperparameters(config_));
-  log_->text(state_.step, "config", "```\n" + to_toml(config_) + "```");
+  if (team_run_.keeps_checkpoints()) {
+    write_file(run_.config(), to_toml(config_));
+  }
+  open_log(resumed);
   start_batches();
+  traffic_ = communicator_.traffic();
   ticked_ = counted_ = Clock::now();
   saved_at_ = validated_at_ = elapsed();
+}
+
+void Trainer::open_log(bool resumed) {
+  log_.emplace(run_.metrics(), run_.events(), team_run_.rank(), resumed ? std::optional(state_.step) : std::nullopt);
+  log_->hyperparameters(hyperparameters(config_));
+  log_->text(state_.step, "config", "```\n" + to_toml(config_) + "```");
 }
 
 void Trainer::begin_fresh() {
@@ -214,17 +252,74 @@ void Trainer::begin_fresh() {
   stepper_.set_updates(0);
 }
 
-void Trainer::resume(const std::filesystem::path& checkpoint) {
-  const Checkpoint saved = load_checkpoint(checkpoint);
-  check_resume(saved, config_, data_.fingerprint, run_.root());
-  load(checkpoint);
+// From the newest checkpoint that any rank finds on its disk; false where there is none.
+bool Trainer::resume() {
+  const auto latest = find_latest(run_.root());
+  std::optional<Checkpoint> saved;
+  if (latest) {
+    saved = load_checkpoint(*latest);
+    check_resume(*saved, config_, data_.fingerprint, run_.root());
+  }
+  const double own = saved ? static_cast<double>(saved->state.step) : -1;
+  const double newest = team_run_.largest(own);
+  if (newest < 0) {
+    return false;
+  }
+  const bool has_it = own == newest;
+  if (has_it) {
+    load(*latest);
+  }
+  const bool all_have_it = team_run_.largest(has_it ? 0 : 1) == 0;
+  if (!all_have_it) {
+    const auto size = static_cast<double>(team_run_.size());
+    share_loaded(static_cast<int>(size - 1 - team_run_.largest(has_it ? size - 1 - team_run_.rank() : -1)));
+  }
   saved_step_ = state_.step;
-  log::info("going on from step {} ({}); --start-over begins anew", grouped(state_.step), checkpoint.string());
+  log::info("going on from step {} ({}); --start-over begins anew", grouped(state_.step),
+            latest ? latest->string() : "another host's checkpoint");
+  if (!all_have_it) {
+    save();  // where it was missing, it is there again
+  }
+  return true;
 }
 
 void Trainer::load(const std::filesystem::path& checkpoint) {
   state_ = load_checkpoint(checkpoint, false).state;
-  const bool with_average = load_tensors(checkpoint, model_.parameters(), HostTensors(*this, HostCopy::write).views());
+  bool with_average = false;
+  {
+    const HostTensors tensors = host_tensors(HostCopy::write);
+    with_average = load_tensors(checkpoint, model_.parameters(), tensors.views());
+  }
+  after_load(with_average);
+}
+
+// The ranks that have no checkpoint get what rank `from` loaded.
+void Trainer::share_loaded(int from) {
+  state_ = parse_state(team_run_.broadcast(to_json(state_), from), "another rank's state");
+  {
+    const HostTensors loaded = host_tensors(HostCopy::read);
+    const CheckpointTensors tensors = loaded.views();
+    for (const View& view : {tensors.weights, tensors.m, tensors.v, tensors.ema}) {
+      if (!view.empty()) {
+        team_run_.team().communicator().broadcast(view, from);
+      }
+    }
+    const HostTensors own = host_tensors(HostCopy::write);
+    const CheckpointTensors to = own.views();
+    const auto copy = [](const View& target, const View& source) {
+      if (!target.empty() && target.data != source.data) {
+        std::copy_n(source.host<float>(), source.size(), target.host<float>());
+      }
+    };
+    copy(to.weights, tensors.weights);
+    copy(to.m, tensors.m);
+    copy(to.v, tensors.v);
+    copy(to.ema, tensors.ema);
+  }
+  after_load(true);
+}
+
+void Trainer::after_load(bool with_average) {
   if (!weights_.average().empty() && !with_average) {
     backend_->copy(weights_.average(), weights_.masters());
   }
@@ -235,44 +330,55 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
 void Trainer::start_batches() {
   batches_.reset();  // its thread uses the batcher
   batcher_.seek(state_.cursor);
+  last_epochs_done_ = state_.epochs_done;
   batches_.emplace([this] { return batcher_.next(); });
 }
 
 // ---- the loop
 
 TrainOutcome Trainer::run() {
+  agree();
   std::optional<std::string> end = end_reached();
-  while (!end && signals_.stop_signal() == 0) {
+  while (!end && stop_signal_ == 0) {
     give_step();
     while (given_.size() > (backend_->fixed_shape() ? kStepsUnderWay : 0)) {
       take_result();
     }
-    if (pause_due()) {
-      take_all_results();
-    } else {
+    if (!pause_due()) {
       continue;
     }
+    take_all_results();
+    agree();
     end = end_reached();
-    if (validation_due() || (end && state_.metrics_step != state_.step)) {
+    if (stop_signal_ == 0 && (validation_due() || (end && state_.metrics_step != state_.step))) {
       validate();
       end = end_reached();
     }
-    if (checkpoint_due() || signals_.take_save_request()) {
+    if (checkpoint_due() || save_asked_) {
       save();
     }
     counted_ = Clock::now();
+    ended_ = 0;
   }
   take_all_results();
-  tick();
+  agree();
   if (saved_step_ != state_.step) {
     save();
   }
-  const int signal = signals_.stop_signal();
-  const std::string reason = end ? *end : fmt::format("stopped by signal {}", signal);
+  const std::string reason = end ? *end : fmt::format("stopped by signal {}", stop_signal_);
   event("end", reason);
   log_->finish(end.has_value());
   log::status("");
-  return {reason, state_.step, end ? 0 : signal, state_.metrics};
+  return {reason, state_.step, end ? 0 : stop_signal_, state_.metrics};
+}
+
+// Clocks and signals are each rank's own: the first rank's time and any rank's signal count for all.
+void Trainer::agree() {
+  tick();
+  state_.elapsed_seconds = team_run_.broadcast(state_.elapsed_seconds);
+  stop_signal_ = static_cast<int>(team_run_.largest(signals_.stop_signal()));
+  save_asked_ = team_run_.largest(signals_.take_save_request() ? 1 : 0) > 0;
+  pause_asked_ = false;
 }
 
 void Trainer::give_step() {
@@ -286,7 +392,11 @@ void Trainer::give_step() {
   state.loss_scale = 1.0F / static_cast<float>(given.step.target_tokens);
   given.learning_rate = learning_rate(config_.schedule, this->given()) * state_.learning_rate_factor;
   state.learning_rate = static_cast<float>(given.learning_rate);
+  given.pause = wants_pause();
+  state.pause = given.pause ? 1 : 0;
+  given.flops = step_flops(config_.model, given.step);
   give_to_backend(given.step, state);
+  last_epochs_done_ = given.step.epochs_done;
   given.step.rounds.clear();
   given_.push_back(std::move(given));
 }
@@ -339,6 +449,11 @@ void Trainer::count(const GivenStep& given, const StepResult& result) {
 
   window_.step_seconds += seconds_since(counted_);
   counted_ = Clock::now();
+  window_.communication_seconds += result.clock.communication_seconds();
+  window_.idle_seconds += ended_ == 0 ? 0 : static_cast<double>(result.clock.begin - ended_) * 1e-9;
+  ended_ = result.clock.end;
+  window_.flops += given.flops;
+  pause_asked_ = pause_asked_ || (team_update_ ? result.pause > 0 : given.pause);
   ++window_.steps;
   window_.pairs += step.pairs;
   window_.source_tokens += step.source_tokens;
@@ -371,6 +486,7 @@ void Trainer::roll_back() {
   } else {
     begin_fresh();
   }
+  ended_ = 0;
   state_.rollbacks = failed.rollbacks + 1;
   state_.skipped = failed.skipped;
   state_.skipped_in_a_row = 0;
@@ -386,18 +502,23 @@ void Trainer::roll_back() {
 
 // ---- limits
 
+// By what all ranks know alike.
 bool Trainer::pause_due() const {
   const auto every = [this](int64_t steps) { return steps > 0 && given() % steps == 0; };
+  const StopConfig& stop = config_.stop;
+  return every(config_.validation.every_steps) || every(config_.checkpoint.every_steps) ||
+         (stop.max_steps > 0 && given() >= stop.max_steps) || pause_asked_ ||
+         (stop.max_epochs > 0 && last_epochs_done_ >= stop.max_epochs) ||
+         state_.skipped_in_a_row >= config_.nonfinite.max_skips;
+}
+
+bool Trainer::wants_pause() const {
   const auto minutes = [this](double period, double since) {
     return period > 0 && elapsed() + seconds_since(ticked_) - since >= period * 60;
   };
-  const StopConfig& stop = config_.stop;
-  return given_.empty() || every(config_.validation.every_steps) || every(config_.checkpoint.every_steps) ||
-         (stop.max_steps > 0 && given() >= stop.max_steps) ||
-         (stop.max_epochs > 0 && given_.back().step.epochs_done >= stop.max_epochs) || minutes(stop.max_minutes, 0) ||
-         minutes(config_.validation.every_minutes, validated_at_) ||
+  return minutes(config_.stop.max_minutes, 0) || minutes(config_.validation.every_minutes, validated_at_) ||
          minutes(config_.checkpoint.every_minutes, saved_at_) || signals_.stop_signal() != 0 ||
-         signals_.save_requested() || state_.skipped_in_a_row >= config_.nonfinite.max_skips;
+         signals_.save_requested();
 }
 
 void Trainer::tick() {
@@ -420,7 +541,10 @@ void Trainer::show_progress() {
 
 void Trainer::write_log() {
   if (window_.totals.tokens > 0) {
-    log_->write(train_record(window_, state_));
+    const Traffic now = communicator_.traffic();
+    window_.traffic = {now.sent - traffic_.sent, now.received - traffic_.received};
+    traffic_ = now;
+    log_->write(train_record(window_, state_, team_run_.first()));
     log::info("{}", console_line(progress_of(window_, state_, config_.stop.max_steps, share_done())));
   }
   window_ = {};
@@ -437,18 +561,23 @@ void Trainer::validate() {
   log::status(fmt::format("validating at step {}", state_.step));
   ValidationResult result;
   try {
+    if (team_update_) {
+      team_update_->complete_average();
+    }
     const ModelState::UseAverage average(weights_);
     Arena arena([this](size_t bytes) { return backend_->allocate(bytes); });
     result = validator_.run(weights_.weights(), arena, [this] {
-      if (signals_.stop_signal() != 0) {
+      if (signals_.stop_signal() != 0 && team_run_.size() == 1) {
         throw StopAsked();
       }
     });
   } catch (const StopAsked&) {
     log::info("the validation at step {} is left out: a signal asks to stop", grouped(state_.step));
+    stop_signal_ = signals_.stop_signal();
     return;
   }
   tick();
+  state_.elapsed_seconds = team_run_.broadcast(state_.elapsed_seconds);
   window_.validation_seconds += seconds_since(begin);
   validated_at_ = elapsed();
   state_.metrics = result.metrics();
@@ -478,35 +607,47 @@ bool Trainer::checkpoint_due() const {
 
 void Trainer::save() {
   const auto begin = Clock::now();
-  tick();
-  log_->sync();
-  const Checkpoint checkpoint{state_, to_toml(config_), data_.source.bytes(),
-                              data_.joint ? "" : data_.target.front().bytes()};
-  const auto directory =
-      save_checkpoint(run_.root(), checkpoint, model_.parameters(), HostTensors(*this, HostCopy::read).views());
-  if (state_.best_score && state_.best_step == state_.step) {
-    set_best(run_.root(), directory);
+  if (log_) {
+    log_->sync();
   }
-  remove_old_checkpoints(run_.root(), config_.checkpoint, config_.stop.metric);
+  if (team_update_) {
+    team_update_->complete_average();
+  }
+  {
+    const HostTensors tensors = host_tensors(HostCopy::read);
+    if (team_run_.keeps_checkpoints()) {
+      write_checkpoint(tensors.views());
+    }
+  }
+  team_run_.barrier();
   tick();
   saved_step_ = state_.step;
   saved_at_ = elapsed();
   window_.checkpoint_seconds += seconds_since(begin);
 }
 
+void Trainer::write_checkpoint(const CheckpointTensors& tensors) {
+  const Checkpoint checkpoint{state_, to_toml(config_), data_.source.bytes(),
+                              data_.joint ? "" : data_.target.front().bytes()};
+  const auto directory = save_checkpoint(run_.root(), checkpoint, model_.parameters(), tensors);
+  if (state_.best_score && state_.best_step == state_.step) {
+    set_best(run_.root(), directory);
+  }
+  remove_old_checkpoints(run_.root(), config_.checkpoint, config_.stop.metric);
+}
+
 }  // namespace
 
 TrainOutcome train_model(TrainConfig config, bool start_over, double check_share) {
-  RunDirectory run(config.run);
-  if (start_over) {
-    run.clear();
-  }
-  log::open_file(run.log());
   Prepared data = Prepared::open(config.data);
   complete_config(config, data);
-  Trainer trainer(config, std::move(data), run, check_share);
+  TeamRun team_run(config, data, start_over);
+  log::set_quiet(!team_run.first());
+  log::open_file(team_run.first() ? team_run.directory().log() : team_run.directory().rank_log(team_run.rank()));
+  Trainer trainer(config, std::move(data), team_run, check_share);
   trainer.begin();
   TrainOutcome outcome = trainer.run();
+  team_run.leave();
   log::close_file();
   return outcome;
 }

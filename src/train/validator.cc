@@ -1,5 +1,7 @@
 #include "train/validator.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -21,6 +23,29 @@ std::vector<Ids> encode(const Subwords& subwords, const std::vector<std::string>
   return ids;
 }
 
+// This rank's part of what all ranks work on together.
+template <class T>
+std::vector<T> part_of(const std::vector<T>& all, const TeamRun& run) {
+  const auto at = [&](int rank) {
+    return all.begin() +
+           static_cast<std::ptrdiff_t>(all.size() * static_cast<size_t>(rank) / static_cast<size_t>(run.size()));
+  };
+  return {at(run.rank()), at(run.rank() + 1)};
+}
+
+// The parts of all ranks, in their order.
+std::vector<std::string> gather_lines(TeamRun& run, const std::vector<std::string>& part) {
+  std::vector<std::string> all;
+  for (const std::string& text : run.gather(part.empty() ? "" : fmt::format("{}\n", fmt::join(part, "\n")))) {
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = text.find('\n', begin);
+      all.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 std::map<std::string, double> ValidationResult::metrics() const {
@@ -40,8 +65,9 @@ std::map<std::string, double> ValidationResult::metrics() const {
   return all;
 }
 
-Validator::Validator(Backend& backend, Transformer& model, const Prepared& data, const TrainConfig& config)
-    : backend_(backend), model_(model), data_(data), config_(config.validation), text_(data.valid) {
+Validator::Validator(Backend& backend, Transformer& model, const Prepared& data, const TrainConfig& config,
+                     TeamRun& run)
+    : backend_(backend), model_(model), data_(data), run_(run), config_(config.validation), text_(data.valid) {
   if (config_.max_sentences > 0 && text_.size() > static_cast<size_t>(config_.max_sentences)) {
     text_.source.resize(static_cast<size_t>(config_.max_sentences));
     text_.target.resize(static_cast<size_t>(config_.max_sentences));
@@ -59,11 +85,22 @@ Validator::Validator(Backend& backend, Transformer& model, const Prepared& data,
 
 ValidationResult Validator::run(const Weights& weights, Arena& arena, const std::function<void()>& between) {
   ValidationResult result;
-  result.valid = evaluate_loss(backend_, model_, weights, valid_source_, valid_target_, arena);
-  result.train = evaluate_loss(backend_, model_, weights, train_source_, train_target_, arena);
+  result.valid = loss(weights, valid_source_, valid_target_, arena);
+  result.train = loss(weights, train_source_, train_target_, arena);
   if (config_.decode && !valid_source_.empty()) {
     translate(result, weights, between);
   }
+  return result;
+}
+
+PairLoss Validator::loss(const Weights& weights, const std::vector<Ids>& source, const std::vector<Ids>& target,
+                         Arena& arena) {
+  PairLoss result = evaluate_loss(backend_, model_, weights, part_of(source, run_), part_of(target, run_), arena);
+  double sums[] = {result.totals.smoothed, result.totals.nll, result.totals.correct, result.totals.tokens,
+                   static_cast<double>(result.too_long)};
+  run_.team().communicator().all_reduce(host_view(sums, 1, 5));
+  result.totals = {sums[0], sums[1], sums[2], sums[3]};
+  result.too_long = static_cast<int64_t>(sums[4]);
   return result;
 }
 
@@ -73,7 +110,8 @@ void Validator::translate(ValidationResult& result, const Weights& weights, cons
   options.decode = {.beam = config_.beam, .alpha = config_.alpha};
   options.before_batch = between;
   Translator translator(decoder, data_.subwords(Side::source), data_.subwords(Side::target), options);
-  const std::vector<std::string> translations = translator.translate_best(text_.source);
+  const std::vector<std::string> translations =
+      gather_lines(run_, translator.translate_best(part_of(text_.source, run_)));
   result.bleu = corpus_bleu(translations, {text_.target});
   result.bleu_signature = signature(BleuOptions{}, 1);
   result.chrf = corpus_chrf(translations, {text_.target}).score;

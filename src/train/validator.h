@@ -13,6 +13,7 @@
 #include "text/bleu.h"
 #include "train/config.h"
 #include "train/loss_evaluation.h"
+#include "train/team_run.h"
 
 namespace tandem {
 
@@ -34,18 +35,21 @@ struct ValidationResult {
 
 class Validator {
  public:
-  // Everything given must outlive the validator.
-  Validator(Backend& backend, Transformer& model, const Prepared& data, const TrainConfig& config);
+  // Everything given must outlive the validator. Each rank of the run works on a part of every set.
+  Validator(Backend& backend, Transformer& model, const Prepared& data, const TrainConfig& config, TeamRun& run);
 
-  // `between` is called before every batch that is decoded; what it throws ends the validation.
+  // Called by all ranks, and the same on all. `between` is called before every batch that is decoded; what it throws
+  // ends the validation.
   ValidationResult run(const Weights& weights, Arena& arena, const std::function<void()>& between);
 
  private:
+  PairLoss loss(const Weights& weights, const std::vector<Ids>& source, const std::vector<Ids>& target, Arena& arena);
   void translate(ValidationResult& result, const Weights& weights, const std::function<void()>& between);
 
   Backend& backend_;
   Transformer& model_;
   const Prepared& data_;
+  TeamRun& run_;
   ValidationConfig config_;
   TextPairs text_;  // at most config.max_sentences
   std::vector<Ids> valid_source_, valid_target_;

@@ -48,6 +48,11 @@ std::string why_no_cuda() {
   return problem.empty() ? problem_of(0) : problem;
 }
 
+int gpu_count() {
+  int count = 0;
+  return count_devices(count).empty() && problem_of(0).empty() ? count : 0;
+}
+
 std::unique_ptr<Backend> make_cuda_backend(int device) {
   int count = 0;
   std::string problem = count_devices(count);

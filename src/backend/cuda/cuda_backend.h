@@ -23,6 +23,7 @@ class CudaBackend final : public Backend {
   MemorySizes memory_sizes() const override;
 
   void wait() override;
+  DeviceStream stream() const override { return {stream_, device_}; }
   void stamp(uint64_t* time) override;
   std::unique_ptr<Recording> record(std::function<void()> body) override;
   std::unique_ptr<Feed> make_feed(size_t bytes) override;

@@ -1,0 +1,75 @@
+#include "dist/buckets.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace tandem {
+
+namespace {
+
+int64_t round_down(int64_t n, int64_t unit) { return n / unit * unit; }
+int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// [begin, end) from its end, in parts of at most `most`.
+void cut(std::vector<Bucket>& buckets, int64_t begin, int64_t end, int64_t most) {
+  while (end > begin) {
+    const int64_t count = std::min(most, end - begin);
+    end -= count;
+    buckets.push_back({end, count});
+  }
+}
+
+std::vector<Bucket> gaps(std::vector<Bucket> covered, int64_t size) {
+  std::sort(covered.begin(), covered.end(), [](const Bucket& a, const Bucket& b) { return a.begin < b.begin; });
+  std::vector<Bucket> result;
+  int64_t end = 0;
+  for (const Bucket& bucket : covered) {
+    require(bucket.begin >= end, "two gradient buckets share element {}", bucket.begin);
+    if (bucket.begin > end) {
+      result.push_back({end, bucket.begin - end});
+    }
+    end = bucket.begin + bucket.count;
+  }
+  if (end < size) {
+    result.push_back({end, size - end});
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Bucket> BucketPlan::all() const {
+  std::vector<Bucket> result = buckets;
+  result.insert(result.end(), rest.begin(), rest.end());
+  return result;
+}
+
+BucketPlan plan_buckets(const std::vector<Bucket>& calls, int64_t flat_size, int64_t unit, int64_t most) {
+  require(unit > 0 && most >= 0, "gradient buckets of {} elements in units of {}", most, unit);
+  most = std::max(unit, round_down(most, unit));
+  const int64_t least = most / 4;  // what is worth a message of its own while more is to come
+  BucketPlan plan;
+  plan.padded = round_up(flat_size, unit);
+  int64_t end = 0;  // where the bucket under construction ends
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const Bucket& call = calls[i];
+    const bool first = i == 0 || call.begin + call.count != calls[i - 1].begin;
+    const bool last = i + 1 == calls.size() || calls[i + 1].begin + calls[i + 1].count != call.begin;
+    if (first) {
+      const int64_t call_end = call.begin + call.count;
+      end = call_end == flat_size ? plan.padded : round_down(call_end, unit);
+    }
+    // A unit that two neighbouring ranges share waits for the later one, which is the lower one.
+    const int64_t begin = last ? round_down(call.begin, unit) : round_up(call.begin, unit);
+    if (last || end - begin >= least) {
+      cut(plan.buckets, begin, end, most);
+      end = std::min(begin, end);
+    }
+    plan.ready.push_back(plan.buckets.size());
+  }
+  plan.rest = gaps(plan.buckets, plan.padded);
+  return plan;
+}
+
+}  // namespace tandem

@@ -1,0 +1,86 @@
+#include "dist/hierarchical.h"
+
+#include "core/error.h"
+#include "dist/work_queue.h"
+
+namespace tandem {
+namespace {
+
+class HierarchicalCommunicator final : public Communicator {
+ public:
+  HierarchicalCommunicator(Team& team, Communicator& inside, Communicator& between)
+      : all_(team.communicator()), inside_(inside), between_(between) {}
+
+  int rank() const override { return all_.rank(); }
+  int size() const override { return all_.size(); }
+  int shard_number() const override { return inside_.rank() * between_.size() + between_.rank(); }
+
+  Handle start_all_reduce(const View& buffer) override {
+    require_communicable(buffer);
+    return Handle(queue_.add([this, buffer] {
+      const View part = own_part(buffer);
+      inside_.reduce_scatter(buffer);
+      between_.all_reduce(part);
+      inside_.all_gather(buffer);
+    }));
+  }
+  Handle start_reduce_scatter(const View& buffer) override {
+    require_equal_shards(buffer);
+    return Handle(queue_.add([this, buffer] {
+      inside_.reduce_scatter(buffer);
+      between_.reduce_scatter(own_part(buffer));
+    }));
+  }
+  Handle start_all_gather(const View& buffer) override {
+    require_equal_shards(buffer);
+    return Handle(queue_.add([this, buffer] {
+      between_.all_gather(own_part(buffer));
+      inside_.all_gather(buffer);
+    }));
+  }
+  Handle start_broadcast(const View& buffer, int root) override { return all_.start_broadcast(buffer, root); }
+  Handle start_barrier() override { return all_.start_barrier(); }
+
+  void abort(const std::string& reason) override {
+    inside_.abort(reason);
+    between_.abort(reason);
+    all_.abort(reason);
+  }
+  Traffic traffic() const override { return inside_.traffic() + between_.traffic(); }
+
+ private:
+  View own_part(const View& buffer) const {
+    const Shard part = inside_.own_shard(buffer.size());
+    return buffer.reshape(1, buffer.size()).slice_cols(part.begin, part.count);
+  }
+  void require_equal_shards(const View& buffer) const {
+    require_communicable(buffer);
+    require(buffer.size() % size() == 0, "{} elements do not fall into {} equal shards", buffer.size(), size());
+  }
+
+  Communicator &all_, &inside_, &between_;
+  WorkQueue queue_;  // last, so that it ends first
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_hierarchical_communicator(Team& team) {
+  std::vector<int> inside, between;
+  std::vector<int> seen(static_cast<size_t>(team.nodes()));
+  for (const Member& member : team.members()) {
+    const int place = seen[static_cast<size_t>(member.node)]++;
+    if (member.node == team.node()) {
+      inside.push_back(member.rank);
+    }
+    if (place == team.local_rank()) {
+      between.push_back(member.rank);
+    }
+  }
+  require(static_cast<int>(inside.size()) == team.local_size() && static_cast<int>(between.size()) == team.nodes(),
+          "the hosts have different numbers of ranks");
+  Communicator& own_host = team.add_communicator(fmt::format("host {}", team.node()), inside);
+  Communicator& same_place = team.add_communicator(fmt::format("place {}", team.local_rank()), between);
+  return std::make_unique<HierarchicalCommunicator>(team, own_host, same_place);
+}
+
+}  // namespace tandem

@@ -1,0 +1,16 @@
+// Ranks on several hosts: sums are made inside each host first, then between hosts, so that what crosses the network
+// does not grow with the number of ranks on a host.
+//
+// The order of additions is fixed: the ranks of a host, then the hosts. Rank l of host n owns shard l * hosts + n.
+#pragma once
+
+#include <memory>
+
+#include "dist/team.h"
+
+namespace tandem {
+
+// Every host must have the same number of ranks. Adds two communicators to the team.
+std::unique_ptr<Communicator> make_hierarchical_communicator(Team& team);
+
+}  // namespace tandem

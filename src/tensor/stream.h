@@ -1,0 +1,11 @@
+// The order in which a device does its work, as a handle that only code for that device looks into.
+#pragma once
+
+namespace tandem {
+
+struct DeviceStream {
+  void* handle = nullptr;  // cudaStream_t; null on a CPU, whose calls have ended when they return
+  int device = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,52 @@
+#include "train/gradient_communicator.h"
+
+#include "core/log.h"
+#include "dist/device_communicator.h"
+#include "dist/hierarchical.h"
+
+namespace tandem {
+
+namespace {
+
+// Every host has the same number of ranks, and more than one.
+bool has_levels(const Team& team) {
+  std::vector<int> ranks(static_cast<size_t>(team.nodes()));
+  for (const Member& member : team.members()) {
+    ++ranks[static_cast<size_t>(member.node)];
+  }
+  return team.nodes() > 1 && ranks[0] > 1 && std::equal(ranks.begin() + 1, ranks.end(), ranks.begin());
+}
+
+std::unique_ptr<Communicator> make_host_communicator(Team& team, const DistConfig& config) {
+  if (!config.hierarchical || !has_levels(team)) {
+    return nullptr;
+  }
+  log::info("gradients are added up inside the {} hosts, then between them", team.nodes());
+  return make_hierarchical_communicator(team);
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_gradient_communicator(Team& team, Backend& backend, const DistConfig& config) {
+  if (team.size() == 1) {
+    return nullptr;
+  }
+  require(config.engine == "auto" || config.engine == "nccl" || config.engine == "gloo",
+          "dist.engine = \"{}\" is none of auto, nccl and gloo", config.engine);
+  const DeviceStream stream = backend.stream();
+  if (stream.handle == nullptr) {
+    require(config.engine != "nccl", "dist.engine = \"nccl\" needs GPUs: use \"auto\" or \"gloo\"");
+    return make_host_communicator(team, config);
+  }
+  const std::string problem = why_no_nccl();
+  require(config.engine != "nccl" || problem.empty(), "dist.engine = \"nccl\" cannot be used: {}", problem);
+  if (config.engine != "gloo" && problem.empty()) {
+    log::info("gradients travel between GPUs over NCCL");
+    return make_nccl_communicator(team, stream);
+  }
+  log::info("gradients travel between GPUs over Gloo, through the hosts' memory{}",
+            problem.empty() ? "" : " (" + problem + ")");
+  return make_staged_communicator(make_host_communicator(team, config), team, stream);
+}
+
+}  // namespace tandem

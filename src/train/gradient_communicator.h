@@ -1,0 +1,15 @@
+// Which engine carries the gradients between ranks.
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+#include "dist/team.h"
+#include "train/config.h"
+
+namespace tandem {
+
+// Works where the backend's memory is. Null where the team's own communicator does.
+std::unique_ptr<Communicator> make_gradient_communicator(Team& team, Backend& backend, const DistConfig& config);
+
+}  // namespace tandem

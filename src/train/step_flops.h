@@ -1,0 +1,12 @@
+// How much arithmetic a step is.
+#pragma once
+
+#include "data/batcher.h"
+#include "model/config.h"
+
+namespace tandem {
+
+// FLOPs of the rounds' matrix products and attention, forward and backward (3 x forward), on true tokens.
+double step_flops(const ModelConfig& model, const TrainStep& step);
+
+}  // namespace tandem

@@ -1,0 +1,138 @@
+#include "train/team_run.h"
+
+#include <algorithm>
+#include <random>
+
+#include "backend/cuda_device.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/manifest.h"
+#include "core/threads.h"
+#include "train/checkpoint.h"
+
+namespace tandem {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// What all ranks must have in common: all settings but those that each host has of its own.
+std::string shared_settings(TrainConfig config) {
+  config.data = config.run = config.device = config.algorithms = "";
+  config.threads = 0;
+  return to_toml(config);
+}
+
+bool wants_gpu(const TrainConfig& config) { return config.device != "cpu" && gpu_count() > 0; }
+
+// Ranks of one host share its GPUs, or its cores.
+void take_own_part(TrainConfig& config, const World& world) {
+  if (world.local_size == 1) {
+    return;
+  }
+  if (wants_gpu(config)) {
+    if (config.device == "auto" || config.device == "cuda") {
+      const int gpus = gpu_count();
+      require(world.local_size <= gpus || config.dist.share_device,
+              "{} workers on {}, which has {} GPU{}: start at most one for each, or set dist.share_device=true",
+              world.local_size, world.host, gpus, gpus == 1 ? "" : "s");
+      config.device = fmt::format("cuda:{}", world.local_rank % gpus);
+    }
+  } else if (config.threads == 0) {
+    config.threads = std::max(1, Threads().count() / world.local_size);
+  }
+}
+
+std::string random_name() {
+  std::random_device random;
+  return fmt::format(".team-{:08x}{:08x}", random(), random());
+}
+
+}  // namespace
+
+std::string checkpoint_identity(const fs::path& run) {
+  std::error_code none;
+  const fs::path latest = run / "latest";
+  if (!fs::exists(latest, none) || !has_manifest(latest)) {
+    return "";
+  }
+  const std::string manifest = read_file(latest / "manifest.json", 1 << 20);
+  return fmt::format("{} {}", load_checkpoint(latest, false).state.step, checksum(manifest));
+}
+
+TeamRun::TeamRun(TrainConfig& config, const Prepared& data, bool start_over) {
+  const World world = world_from_environment();
+  take_own_part(config, world);
+  if (world.rank == 0) {
+    directory_.emplace(config.run);
+  }
+  const bool gpu = wants_gpu(config);
+  Identity identity{.version = TANDEM_VERSION,
+                    .config = shared_settings(config),
+                    .data = data.fingerprint,
+                    .checkpoint = start_over ? "" : checkpoint_identity(config.run),
+                    .device = gpu && !config.dist.share_device ? config.device : ""};
+  team_ = join_team(world, identity);
+  const bool shared = sees_first_ranks_disk(config.run);
+  keeps_checkpoints_ = first() || (team_->local_rank() == 0 && !shared);
+  if (!first() && keeps_checkpoints_) {
+    directory_.emplace(config.run);
+  }
+  if (start_over && keeps_checkpoints_) {
+    directory_->clear();
+  }
+  barrier();
+  if (!directory_) {
+    directory_.emplace(config.run, RunDirectory::Use::guest);
+  }
+}
+
+// The first rank leaves a file there; ranks that find it have the same disk.
+bool TeamRun::sees_first_ranks_disk(const fs::path& run) {
+  const std::string name = broadcast(first() ? random_name() : "");
+  if (first() && size() > 1) {
+    write_file(run / name, "");
+  }
+  barrier();
+  std::error_code none;
+  const bool seen = fs::exists(run / name, none);
+  barrier();
+  if (first()) {
+    fs::remove(run / name, none);
+  }
+  return seen;
+}
+
+double TeamRun::broadcast(double value, int root) {
+  team_->communicator().broadcast(host_view(&value, 1, 1), root);
+  return value;
+}
+
+std::string TeamRun::broadcast(const std::string& text, int root) {
+  auto size = static_cast<int32_t>(text.size());
+  Communicator& all = team_->communicator();
+  all.broadcast(host_view(&size, 1, 1), root);
+  std::vector<int32_t> words((static_cast<size_t>(size) + 3) / 4);
+  if (rank() == root) {
+    std::copy_n(text.data(), text.size(), reinterpret_cast<char*>(words.data()));
+  }
+  all.broadcast(host_view(words.data(), 1, static_cast<int64_t>(words.size())), root);
+  return {reinterpret_cast<const char*>(words.data()), static_cast<size_t>(size)};
+}
+
+double TeamRun::largest(double value) {
+  std::vector<double> all(static_cast<size_t>(size()));
+  all[static_cast<size_t>(rank())] = value;
+  team_->communicator().all_reduce(host_view(all.data(), 1, size()));
+  return *std::max_element(all.begin(), all.end());
+}
+
+std::vector<std::string> TeamRun::gather(const std::string& text) {
+  std::vector<std::string> texts;
+  for (int root = 0; root < size(); ++root) {
+    texts.push_back(broadcast(text, root));
+  }
+  return texts;
+}
+
+}  // namespace tandem

@@ -1,0 +1,53 @@
+// A training run as one of its ranks sees it: who the others are, whose disk is whose, and what they must agree on.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/prepared.h"
+#include "dist/team.h"
+#include "train/config.h"
+#include "train/run_directory.h"
+
+namespace tandem {
+
+class TeamRun {
+ public:
+  // Opens the run directory and meets the other ranks that the environment names. Where the team has several ranks on
+  // this host, config's device and threads become this rank's own. start_over removes what a former run left.
+  TeamRun(TrainConfig& config, const Prepared& data, bool start_over);
+
+  Team& team() { return *team_; }
+  int rank() const { return team_->rank(); }
+  int size() const { return team_->size(); }
+  bool first() const { return rank() == 0; }  // of all: it speaks to the user
+  RunDirectory& directory() { return *directory_; }
+  // Whether this rank writes checkpoints: the first of all, and the first of each host that has a disk of its own, so
+  // that losing a host loses nothing.
+  bool keeps_checkpoints() const { return keeps_checkpoints_; }
+
+  // What rank `root` holds, on all ranks.
+  double broadcast(double value, int root = 0);
+  std::string broadcast(const std::string& text, int root = 0);
+  double largest(double value);  // of all ranks'
+  // Every rank's text, in the order of the ranks.
+  std::vector<std::string> gather(const std::string& text);
+  void barrier() { team_->communicator().barrier(); }
+
+  // The end: nobody takes this rank's silence for a death any more.
+  void leave() { team_->leave(); }
+
+ private:
+  bool sees_first_ranks_disk(const std::filesystem::path& run);
+
+  std::unique_ptr<Team> team_;
+  std::optional<RunDirectory> directory_;
+  bool keeps_checkpoints_ = true;
+};
+
+// "<step> <hash>" of a run's latest checkpoint; empty where there is none.
+std::string checkpoint_identity(const std::filesystem::path& run);
+
+}  // namespace tandem

@@ -1,0 +1,220 @@
+#include "train/team_update.h"
+
+#include <algorithm>
+
+#include "backend/planning.h"
+#include "core/error.h"
+#include "train/batch_layout.h"
+
+namespace tandem {
+
+namespace {
+
+// The calls that a backward pass makes of Gradients, in its order: found out by a pass that computes nothing.
+std::vector<TeamUpdate::Call> calls_of(const Backend& backend, const ModelConfig& config, DType compute) {
+  PlanningBackend planning(backend);
+  const Transformer model(planning, config);
+  const ModelState weights(planning, model.parameters(), compute, false);
+  Arena arena([&planning](size_t bytes) { return planning.allocate(bytes); });
+  LossTotals totals;
+  StepState state;
+  const BatchLayout layout({64, 64, 1}, config.max_length, config);
+  std::vector<TeamUpdate::Call> calls;
+  Gradients gradients(weights.gradients());
+  gradients.source_rows = gradients.target_rows = make_view(&totals, DType::f32, 1, config.width, Memory::device);
+  gradients.complete = [&calls](int64_t begin, int64_t end) { calls.push_back({{begin, end - begin}, std::nullopt}); };
+  gradients.rows_complete = [&calls](Side side) { calls.push_back({{}, side}); };
+  model.train(weights.weights(), gradients, layout.batch(&state, Memory::device), 0, &totals, arena);
+  return calls;
+}
+
+BucketPlan plan_for(const std::vector<TeamUpdate::Call>& calls, const Transformer& model, int ranks,
+                    const TeamUpdateOptions& options) {
+  std::vector<Bucket> ranges;
+  for (const TeamUpdate::Call& call : calls) {
+    if (!call.rows) {
+      ranges.push_back(call.range);
+    }
+  }
+  return plan_buckets(ranges, model.parameters().flat_size(), TeamUpdate::unit(ranks),
+                      options.bucket_bytes / static_cast<int64_t>(sizeof(float)));
+}
+
+// Elements of the target's and the source's rows, where a recorded step must find its memory in place.
+std::vector<int64_t> most_rows(const Backend& backend, const ModelConfig& config) {
+  return backend.fixed_shape()
+             ? std::vector{config.target_vocabulary * config.width, config.source_vocabulary * config.width}
+             : std::vector<int64_t>{};
+}
+
+}  // namespace
+
+TeamUpdate::TeamUpdate(Backend& backend, const Transformer& model, ModelState& weights, Communicator& communicator,
+                       const TeamUpdateOptions& options)
+    : backend_(backend),
+      model_(model),
+      weights_(weights),
+      communicator_(communicator),
+      options_(options),
+      calls_(calls_of(backend, model.config(), weights.weights().compute.dtype)),
+      reducer_(
+          communicator, plan_for(calls_, model, communicator.size(), options), weights.padded(weights.gradients()),
+          {options.wire, options.shard_optimizer, most_rows(backend, model.config())},
+          [&backend](size_t bytes) { return backend.allocate(bytes); },
+          [&backend](const View& to, const View& from) { backend.copy(to, from); }) {
+  for (const Bucket& bucket : reducer_.plan().all()) {
+    const Shard shard = communicator.own_shard(bucket.count);
+    own_.push_back({bucket.begin + shard.begin, shard.count, moments_});
+    moments_ += shard.count;
+  }
+  moments_ = options.shard_optimizer ? moments_ : model.parameters().flat_size();
+  if (backend.fixed_shape()) {
+    reserve(model.config().source_vocabulary, model.config().target_vocabulary);
+  }
+  sums_ = backend.allocate(own_.size() * static_cast<size_t>(communicator.size()) * sizeof(double));
+}
+
+// ---- a step
+
+View TeamUpdate::rows(Side side) const {
+  return rows_[index_of(side)].memory.view(DType::f32, rows_[index_of(side)].count, model_.config().width);
+}
+
+void TeamUpdate::reserve(int64_t source_rows, int64_t target_rows) {
+  for (const Side side : {Side::source, Side::target}) {
+    Rows& own = rows_[index_of(side)];
+    own.count = side == Side::source ? source_rows : target_rows;
+    const size_t bytes = static_cast<size_t>(own.count * model_.config().width) * sizeof(float);
+    if (own.memory.bytes() < bytes) {
+      own.memory = backend_.allocate(bytes);
+    }
+  }
+}
+
+void TeamUpdate::begin(int64_t source_rows, int64_t target_rows) {
+  reserve(source_rows, target_rows);
+  backend_.fill_zero(rows(Side::source));
+  backend_.fill_zero(rows(Side::target));
+  reducer_.begin();
+}
+
+Gradients TeamUpdate::gradients(bool last) {
+  Gradients gradients(weights_.gradients());
+  gradients.source_rows = rows(Side::source);
+  gradients.target_rows = rows(Side::target);
+  if (last) {
+    gradients.complete = [this](int64_t begin, int64_t end) { reducer_.complete(begin, end); };
+    gradients.rows_complete = [this](Side side) { reducer_.add(rows(side)); };
+  }
+  return gradients;
+}
+
+void TeamUpdate::no_part() {
+  backend_.fill_zero(weights_.gradients());
+  for (const Call& call : calls_) {
+    if (call.rows) {
+      reducer_.add(rows(*call.rows));
+    } else {
+      reducer_.complete(call.range.begin, call.range.begin + call.range.count);
+    }
+  }
+}
+
+void TeamUpdate::join(const View& totals) {
+  Handle totals_there = communicator_.start_all_reduce(totals);
+  reducer_.finish();
+  totals_there.wait();
+}
+
+void TeamUpdate::update(Adam& adam, const View& source_ids, const View& target_ids, const StepState* state,
+                        UpdateState* update) {
+  const View gradients = weights_.gradients();
+  const auto table = [&](Side side) { return model_.parameters().in(gradients, model_.table(side)); };
+  backend_.add_rows(table(Side::target), target_ids, rows(Side::target));
+  backend_.add_rows(table(Side::source), source_ids, rows(Side::source));
+
+  backend_.prepare_update(update, sum_squares(), adam.settings());
+  const AdamBuffers buffers{weights_.padded(weights_.masters()), weights_.padded(weights_.copy()),
+                            weights_.padded(weights_.average()), weights_.padded(gradients)};
+  if (!sharded()) {
+    adam.apply(buffers.slice(0, model_.parameters().flat_size()), 0, state, update);
+    return;
+  }
+  for (const Piece& piece : own_) {
+    adam.apply(buffers.slice(piece.begin, piece.count), piece.first, state, update);
+  }
+}
+
+void TeamUpdate::share() {
+  if (sharded()) {
+    gather(weights_.masters());
+    weights_.refresh_copy();
+  }
+}
+
+// f64 [1, ranks * pieces]: by shard, then by bucket.
+View TeamUpdate::sum_squares() {
+  const View gradients = weights_.padded(weights_.gradients());
+  const std::vector<Bucket> buckets = reducer_.plan().all();
+  const auto pieces = static_cast<int64_t>(buckets.size());
+  const View sums = sums_.view(DType::f64, 1, pieces * communicator_.size());
+  if (sharded()) {
+    backend_.fill_zero(sums);
+  }
+  for (int shard = 0; shard < communicator_.size(); ++shard) {
+    if (sharded() && shard != communicator_.shard_number()) {
+      continue;
+    }
+    for (int64_t i = 0; i < pieces; ++i) {
+      const Bucket& bucket = buckets[static_cast<size_t>(i)];
+      const Shard part = shard_of(bucket.count, communicator_.size(), shard);
+      backend_.sum_of_squares(sums.slice_cols(shard * pieces + i, 1),
+                              gradients.slice_cols(bucket.begin + part.begin, part.count));
+    }
+  }
+  if (sharded()) {
+    communicator_.all_reduce(sums);
+  }
+  return sums;
+}
+
+// ---- whole buffers from what the ranks keep
+
+void TeamUpdate::gather(const View& flat) {
+  const View padded = weights_.padded(flat);
+  std::vector<Handle> handles;
+  for (const Bucket& bucket : reducer_.plan().all()) {
+    handles.push_back(communicator_.start_all_gather(padded.slice_cols(bucket.begin, bucket.count)));
+  }
+  for (Handle& handle : handles) {
+    handle.wait();
+  }
+}
+
+void TeamUpdate::complete_average() {
+  if (sharded() && !weights_.average().empty()) {
+    gather(weights_.average());
+  }
+}
+
+void TeamUpdate::gather_moment(float* whole, const float* own, Communicator& host) const {
+  const View padded = host_view(whole, 1, reducer_.plan().padded);
+  for (const Piece& piece : own_) {
+    std::copy_n(own + piece.first, piece.count, whole + piece.begin);
+  }
+  for (const Bucket& bucket : reducer_.plan().all()) {
+    host.all_gather(padded.slice_cols(bucket.begin, bucket.count));
+  }
+}
+
+void TeamUpdate::own_moment(float* own, const float* whole) const {
+  for (const Piece& piece : own_) {
+    std::copy_n(whole + piece.begin, piece.count, own + piece.first);
+  }
+}
+
+Traffic TeamUpdate::planned_traffic(int64_t source_rows, int64_t target_rows) const {
+  return reducer_.planned_traffic((source_rows + target_rows) * model_.config().width);
+}
+
+}  // namespace tandem

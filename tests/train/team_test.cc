@@ -1,0 +1,277 @@
+// One model trained by several ranks, as threads: the same sentences in every step, the same losses, the same bits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <mutex>
+
+#include "backend/forwarding.h"
+#include "core/philox.h"
+#include "data/corpus_of.h"
+#include "dist/ranks.h"
+#include "train/stepper.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kVocabulary = 60;
+constexpr int64_t kLongest = 24;
+
+struct Setting {
+  int ranks = 1;
+  int64_t micro_batch = 0;
+  TeamUpdateOptions update = {.bucket_bytes = 24000};
+  Tie tie = Tie::all;
+  NormPlace norm = NormPlace::pre;
+  bool fixed_shape = false;
+  bool average = false;
+  int64_t tokens = 150;
+  int steps = 50;
+};
+
+ModelConfig small_model(const Setting& setting) {
+  ModelConfig config = preset("tiny");
+  config.encoder_layers = config.decoder_layers = 2;
+  config.width = 24;
+  config.heads = 2;
+  config.feed_forward = 40;
+  config.source_vocabulary = config.target_vocabulary = kVocabulary;
+  config.max_length = kLongest;
+  config.dropout = config.attention_dropout = config.activation_dropout = 0.1F;
+  config.tie = setting.tie;
+  config.norm = setting.norm;
+  return config;
+}
+
+Corpus ragged_corpus() {
+  PhiloxStream random(5, 1);
+  testing::Sentences sides[2];
+  for (int i = 0; i < 400; ++i) {
+    const auto length = 1 + random.below(kLongest - 2);
+    for (testing::Sentences& side : sides) {
+      std::vector<int32_t> ids(std::max<size_t>(1, length - random.below(2)));
+      for (int32_t& id : ids) {
+        id = static_cast<int32_t>(4 + random.below(kVocabulary - 4));
+      }
+      side.push_back(ids);
+    }
+  }
+  return testing::corpus_of(sides[0], sides[1]);
+}
+
+// A CPU that works at a fixed shape, as a GPU does.
+class FixedShape final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  bool fixed_shape() const override { return true; }
+};
+
+struct Outcome {
+  std::vector<double> losses;  // a target token, of each step
+  std::vector<double> norms;
+  std::vector<std::vector<int64_t>> pairs;  // of each step, in the order of the ranks
+  std::vector<float> weights, average, m, v;
+  Traffic traffic, planned;
+};
+
+// One rank's part; rank 0's outcome, but for `pairs`, which each rank adds to.
+Outcome train_rank(const Setting& setting, const Corpus& corpus, Communicator& communicator) {
+  const auto cpu = make_cpu_backend(1);
+  FixedShape fixed(*cpu);
+  Backend& backend = setting.fixed_shape ? static_cast<Backend&>(fixed) : *cpu;
+  const ModelConfig config = small_model(setting);
+  const Transformer model(backend, config);
+  const int ranks = communicator.size();
+  ModelState weights(backend, model.parameters(), DType::f32, setting.average, TeamUpdate::unit(ranks));
+  initialize(weights.masters(), model.parameters(), 3);
+  if (setting.average) {
+    backend.copy(weights.average(), weights.masters());
+  }
+  std::optional<TeamUpdate> team;
+  if (ranks > 1) {
+    team.emplace(backend, model, weights, communicator, setting.update);
+  }
+  Adam adam(backend, team ? team->moments() : model.parameters().flat_size(),
+            {.adam = {}, .max_norm = 0.8F, .average_decay = 0.9F});
+  std::vector<BatchLayout> layouts;
+  if (setting.fixed_shape) {
+    layouts.emplace_back(RoundCapacity{160, 160, 80}, kLongest, config, ranks > 1);
+  }
+  BatchConfig batch{.tokens = setting.tokens, .max_length = kLongest, .seed = 2};
+  batch.round = {setting.micro_batch, setting.micro_batch, 0};
+  Batcher batcher(corpus, batch, communicator.rank(), ranks);
+  Stepper stepper(backend, model, weights, adam, 0.1F, layouts, team ? &*team : nullptr);
+  Outcome outcome;
+  const Traffic before = communicator.traffic();
+  for (int i = 0; i < setting.steps; ++i) {
+    const TrainStep step = batcher.next();
+    outcome.pairs.emplace_back();
+    for (const HostBatch& round : step.rounds) {
+      outcome.pairs.back().insert(outcome.pairs.back().end(), round.pairs.begin(), round.pairs.end());
+    }
+    stepper.give(step, {.seed = 7,
+                        .step = static_cast<uint32_t>(i),
+                        .loss_scale = 1.0F / static_cast<float>(step.target_tokens),
+                        .learning_rate = 2e-3F * std::min(1.0F, static_cast<float>(i + 1) / 20),
+                        .pause = communicator.rank() == 1 && i == 30 ? 1.0 : 0.0});
+    const StepResult result = stepper.take();
+    EXPECT_EQ(result.totals.tokens, static_cast<double>(step.target_tokens));
+    EXPECT_EQ(result.pause, ranks > 1 && i == 30 ? 1 : 0);
+    EXPECT_GE(result.clock.end, result.clock.begin);
+    EXPECT_GE(result.clock.communication_seconds(), 0);
+    outcome.losses.push_back(result.totals.nll / result.totals.tokens);
+    outcome.norms.push_back(result.update.norm);
+    if (team) {
+      outcome.planned = outcome.planned + team->planned_traffic(static_cast<int64_t>(step.source_ids.size()),
+                                                                static_cast<int64_t>(step.target_ids.size()));
+    }
+  }
+  outcome.traffic = {communicator.traffic().sent - before.sent, communicator.traffic().received - before.received};
+  const auto values = [](const View& view) {
+    return view.empty() ? std::vector<float>()
+                        : std::vector<float>(view.host<float>(), view.host<float>() + view.size());
+  };
+  outcome.weights = values(weights.masters());
+  outcome.m = values(adam.m());
+  outcome.v = values(adam.v());
+  if (team && team->sharded()) {
+    team->complete_average();
+    for (std::vector<float>* moment : {&outcome.m, &outcome.v}) {
+      std::vector<float> whole(static_cast<size_t>(team->padded())), again(moment->size());
+      team->gather_moment(whole.data(), moment->data(), communicator);
+      team->own_moment(again.data(), whole.data());
+      EXPECT_EQ(again, *moment);
+      whole.resize(static_cast<size_t>(model.parameters().flat_size()));
+      *moment = whole;
+    }
+  }
+  outcome.average = values(weights.average());
+  return outcome;
+}
+
+Outcome train(const Setting& setting) {
+  const Corpus corpus = ragged_corpus();
+  if (setting.ranks == 1) {
+    return train_rank(setting, corpus, *make_single_communicator());
+  }
+  std::vector<Outcome> outcomes(static_cast<size_t>(setting.ranks));
+  testing::with_ranks(setting.ranks, [&](Communicator& communicator) {
+    outcomes[static_cast<size_t>(communicator.rank())] = train_rank(setting, corpus, communicator);
+  });
+  Outcome& first = outcomes[0];
+  for (size_t rank = 1; rank < outcomes.size(); ++rank) {
+    EXPECT_TRUE(testing::same_bits(outcomes[rank].weights, first.weights)) << "rank " << rank;
+    EXPECT_TRUE(testing::same_bits(outcomes[rank].losses, first.losses)) << "rank " << rank;
+    for (size_t step = 0; step < first.pairs.size(); ++step) {
+      first.pairs[step].insert(first.pairs[step].end(), outcomes[rank].pairs[step].begin(),
+                               outcomes[rank].pairs[step].end());
+    }
+  }
+  return first;
+}
+
+void expect_same_curve(const Outcome& actual, const Outcome& expected, const std::string& what) {
+  ASSERT_EQ(actual.losses.size(), expected.losses.size());
+  EXPECT_EQ(actual.pairs, expected.pairs) << what;
+  for (size_t i = 0; i < actual.losses.size(); ++i) {
+    EXPECT_TRUE(std::abs(actual.losses[i] / expected.losses[i] - 1) <= 1e-5)
+        << what << ", step " << i << ": " << actual.losses[i] << " instead of " << expected.losses[i];
+  }
+}
+
+void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& what) {
+  EXPECT_TRUE(testing::same_bits(a.losses, b.losses)) << what;
+  EXPECT_TRUE(testing::same_bits(a.norms, b.norms)) << what;
+  EXPECT_TRUE(testing::same_bits(a.weights, b.weights)) << what;
+  EXPECT_TRUE(testing::same_bits(a.average, b.average)) << what;
+  EXPECT_TRUE(testing::same_bits(a.m, b.m)) << what;
+  EXPECT_TRUE(testing::same_bits(a.v, b.v)) << what;
+}
+
+TEST(TeamTraining, TheCurveDoesNotDependOnTheNumberOfRanks) {
+  const Outcome alone = train({});
+  EXPECT_LT(alone.losses.back(), alone.losses.front() - 0.1);
+  for (const int ranks : {2, 3, 4}) {
+    for (const int64_t micro_batch : {0, 40}) {
+      Setting setting{.ranks = ranks, .micro_batch = micro_batch};
+      const std::string what = fmt::format("{} ranks, rounds of {}", ranks, micro_batch);
+      const Outcome whole = train(setting);
+      expect_same_curve(whole, alone, what);
+      setting.update.shard_optimizer = true;
+      expect_same_bits(train(setting), whole, what + ", sharded");
+    }
+  }
+}
+
+TEST(TeamTraining, AnyModel) {
+  for (const Tie tie : {Tie::all, Tie::output, Tie::none}) {
+    for (const NormPlace norm : {NormPlace::pre, NormPlace::post}) {
+      Setting setting{.tie = tie, .norm = norm, .average = true, .steps = 12};
+      const Outcome alone = train(setting);
+      setting.ranks = 3;
+      const Outcome three = train(setting);
+      expect_same_curve(three, alone, "three ranks");
+      setting.update.shard_optimizer = true;
+      expect_same_bits(train(setting), three, "three ranks, sharded");
+    }
+  }
+}
+
+TEST(TeamTraining, MoreRanksThanSentences) {
+  Setting setting{.tokens = 30, .steps = 20};
+  const Outcome alone = train(setting);
+  setting.ranks = 4;
+  expect_same_curve(train(setting), alone, "four ranks");
+}
+
+TEST(TeamTraining, AtAFixedShape) {
+  for (const int64_t micro_batch : {0, 60}) {
+    Setting setting{.ranks = 3, .micro_batch = micro_batch, .steps = 20};
+    const Outcome exact = train(setting);
+    setting.fixed_shape = true;
+    expect_same_curve(train(setting), exact, "fixed shape");
+    setting.update.wire = DType::bf16;
+    setting.update.shard_optimizer = true;
+    const Outcome sharded = train(setting);
+    setting.update.shard_optimizer = false;
+    expect_same_bits(sharded, train(setting), "fixed shape, bf16, sharded");
+  }
+}
+
+TEST(TeamTraining, InBf16OnTheWire) {
+  Setting setting{.ranks = 2, .steps = 30};
+  const Outcome exact = train(setting);
+  setting.update.wire = DType::bf16;
+  const Outcome rounded = train(setting);
+  for (size_t i = 0; i < exact.losses.size(); ++i) {
+    EXPECT_NEAR(rounded.losses[i] / exact.losses[i], 1, 0.01) << i;
+  }
+  EXPECT_FALSE(testing::same_bits(rounded.weights, exact.weights));
+  setting.update.shard_optimizer = true;
+  expect_same_bits(train(setting), rounded, "sharded");
+}
+
+TEST(TeamTraining, TheBytesAreThoseOfThePlan) {
+  for (const int ranks : {2, 3}) {
+    for (const DType wire : {DType::f32, DType::bf16}) {
+      Setting setting{.ranks = ranks, .steps = 10};
+      setting.update.wire = wire;
+      const Outcome outcome = train(setting);
+      const auto totals = [&](int64_t) { return planned_all_reduce(5, DType::f64, 0, ranks); };
+      EXPECT_EQ(outcome.traffic.sent, outcome.planned.sent + 10 * totals(0).sent);
+      EXPECT_EQ(outcome.traffic.received, outcome.planned.received + 10 * totals(0).received);
+    }
+  }
+}
+
+TEST(TeamTraining, BucketsOfAnySize) {
+  Setting setting{.ranks = 3, .steps = 10};
+  const Outcome small = train(setting);
+  for (const int64_t bytes : {int64_t{1}, int64_t{1000}, int64_t{1} << 30}) {
+    setting.update.bucket_bytes = bytes;
+    expect_same_curve(train(setting), small, fmt::format("buckets of {} bytes", bytes));
+  }
+}
+
+}  // namespace
+}  // namespace tandem
