@@ -102,12 +102,12 @@ std::string status_line(const Progress& p, int columns) {
   std::string line = fmt::format("{}", fmt::join(parts, "  "));
   for (const Field dispensable : {kGradient, kRate, kMsPerStep, kEpoch, kSpeed, kLoss}) {
     if (line.size() <= most) {
-      break;
+      return line;
     }
     std::erase(parts, known[dispensable]);
     line = fmt::format("{}", fmt::join(parts, "  "));
   }
-  return line.substr(0, most);
+  return line.size() <= most ? line : fmt::format("{}  {}", known[kStep], known[kLeft]).substr(0, most);
 }
 
 }  // namespace tandem

@@ -72,7 +72,7 @@ TEST(Progress, bar) {
 TEST(Progress, status_line_fits_the_terminal) {
   const Progress progress{.step = 25, .last_step = 100};
   EXPECT_TRUE(status_line(progress, 200).starts_with("[#####---------------]  25 % step 25/100"));
-  EXPECT_EQ(status_line(progress, 30).size(), 30U);
+  EXPECT_EQ(status_line(progress, 15), "step 25/100  ET");
   EXPECT_EQ(status_line(progress, 0), "");
 }
 
@@ -89,6 +89,7 @@ TEST(Progress, a_narrow_status_line_keeps_speed_and_eta) {
   EXPECT_EQ(status_line(progress, 80),
             "[####----------------]  20 % step 12/60  loss 8.9842  1.21k tok/s  ETA 1 m 02 s");
   EXPECT_EQ(status_line(progress, 55), "[####----------------]  20 % step 12/60  ETA 1 m 02 s");
+  EXPECT_EQ(status_line(progress, 40), "step 12/60  ETA 1 m 02 s");
 }
 
 TEST(Memory, peak_grows_with_use) {
