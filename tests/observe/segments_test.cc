@@ -256,6 +256,19 @@ TEST(Segments, a_cut_at_any_step_leaves_what_came_before) {
   }
 }
 
+TEST(Segments, a_rank_without_its_newest_file_is_found) {
+  const TemporaryDirectory directory(memory_directory());
+  fs::create_directories(directory / "metrics");
+  std::mt19937_64 random(1);
+  for (const char* name : {"0.000001-000001.jsonl", "12.000001-000001.jsonl", "03.jsonl", "4.x.jsonl"}) {
+    std::ofstream(directory.path() / "metrics" / name) << to_json(train(10, random)) << "\n";
+  }
+  const RunData run = read_run(directory.path());
+  ASSERT_EQ(run.ranks.size(), 2U);
+  EXPECT_EQ(run.ranks[1].rank, 12);
+  EXPECT_EQ(run.ranks[1].train.size(), 1U);
+}
+
 TEST(Segments, files_that_a_killed_process_left_read_the_same_and_go) {
   const TemporaryDirectory directory(memory_directory());
   const fs::path path = directory / "0.jsonl";

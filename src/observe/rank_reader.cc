@@ -1,0 +1,205 @@
+#include "observe/rank_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+
+#include "observe/run_reader_line.h"
+#include "observe/run_reader_points.h"
+#include "observe/segments.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr size_t kMostValidations = 1 << 14;  // before every second one is left out
+constexpr size_t kMostSamples = 256, kMostEvents = 4096, kMostSetups = 256;
+constexpr size_t kLongestLine = 1 << 20;  // bytes
+constexpr double kLargestStep = 1e15;
+
+template <class Point>
+void merge_neighbours(std::vector<Point>& points, size_t most) {
+  if (points.size() < most) {
+    return;
+  }
+  size_t kept = 0;
+  for (size_t i = 0; i + 1 < points.size(); i += 2) {
+    points[kept++] = merged(points[i], points[i + 1]);
+  }
+  points.resize(kept);
+}
+
+void thin(std::vector<ValidPoint>& points) {
+  if (points.size() < kMostValidations) {
+    return;
+  }
+  size_t kept = 0;
+  for (size_t i = 1; i < points.size(); i += 2) {
+    points[kept++] = points[i];
+  }
+  points.resize(kept);
+}
+
+template <class Point>
+void keep_newest(std::vector<Point>& points, size_t most) {
+  if (points.size() >= 2 * most) {
+    points.erase(points.begin(), points.end() - static_cast<std::ptrdiff_t>(most));
+  }
+}
+
+template <class Point>
+void drop_after(std::vector<Point>& points, int64_t step) {
+  std::erase_if(points, [&](const Point& point) { return point.step > step; });
+}
+
+template <class Point>
+void replace_or_add(std::vector<Point>& points, Point point) {
+  if (!points.empty() && points.back().step == point.step) {
+    points.back() = std::move(point);
+  } else {
+    points.push_back(std::move(point));
+  }
+}
+
+class Reader {
+ public:
+  Reader(RankMetrics& metrics, size_t most_points) : m_(metrics), most_points_(most_points) {}
+
+  void line(std::string_view text) {
+    if (text.find_first_not_of(" \t\r") == std::string_view::npos) {
+      return;
+    }
+    ++m_.lines;
+    if (!line_.parse(text) || line_.step() < 0 || static_cast<double>(line_.step()) > kLargestStep ||
+        !std::isfinite(line_.time())) {
+      ++m_.unreadable;
+      return;
+    }
+    if (line_.kind() == "probe") {  // from a thread of its own, which may be a step behind
+      probe();
+      return;
+    }
+    if (!in_order()) {
+      ++m_.out_of_order;
+      return;
+    }
+    last_step_ = line_.step();
+    last_time_ = line_.time();
+    take();
+  }
+
+ private:
+  // A step back in steps but not in time is a restart.
+  bool in_order() {
+    if (line_.step() >= last_step_) {
+      return true;
+    }
+    if (line_.time() < last_time_) {
+      return false;
+    }
+    drop_after(m_.setups, line_.step());
+    drop_after(m_.train, line_.step());
+    drop_after(m_.valid, line_.step());
+    drop_after(m_.samples, line_.step());
+    drop_after(m_.events, line_.step());
+    drop_after(m_.probes, line_.step());
+    ++m_.superseded;
+    return true;
+  }
+
+  void probe() {
+    if (!m_.probes.empty() && !(line_.time() > m_.probes.back().time)) {
+      ++m_.out_of_order;
+      return;
+    }
+    m_.probes.push_back(probe_point(line_));
+    m_.probes.back().step = std::max(line_.step(), last_step_);
+    merge_neighbours(m_.probes, most_points_);
+    if (const std::string_view name = line_.text("gpu_name"); !name.empty()) {
+      m_.gpu_name = kept_text(name, kLongestName);
+      m_.gpu_uuid = kept_text(line_.text("gpu_uuid"), kLongestName);
+    }
+  }
+
+  void take() {
+    const std::string_view kind = line_.kind();
+    if (kind == "train") {
+      if (!m_.train.empty() && m_.train.back().step == line_.step()) {
+        m_.train.pop_back();
+      }
+      m_.train.push_back(train_point(line_, m_.train.empty() ? 0 : m_.train.back().step));
+      merge_neighbours(m_.train, most_points_);
+    } else if (kind == "valid") {
+      replace_or_add(m_.valid, valid_point(line_));
+      thin(m_.valid);
+      m_.bleu_signature = kept_text(line_.text("bleu_signature"));
+      std::erase_if(m_.samples, [&](const SamplePoint& sample) { return sample.step == line_.step(); });
+    } else if (kind == "sample") {
+      m_.samples.push_back({line_.step(), static_cast<int64_t>(plausible(line_.number("index", 0))),
+                            kept_text(line_.text("source")), kept_text(line_.text("reference")),
+                            kept_text(line_.text("translation"))});
+      keep_newest(m_.samples, kMostSamples);
+    } else if (kind == "event") {
+      m_.events.push_back(
+          {line_.step(), line_.time(), kept_text(line_.text("event")), kept_text(line_.text("details"))});
+      keep_newest(m_.events, kMostEvents);
+    } else if (kind == "setup") {
+      m_.setups.push_back(setup_point(line_));
+      keep_newest(m_.setups, kMostSetups);
+    }
+  }
+
+  RankMetrics& m_;
+  size_t most_points_;
+  MetricsLine line_;
+  int64_t last_step_ = 0;
+  double last_time_ = -std::numeric_limits<double>::infinity();
+};
+
+// Calls body(line) for every line, ended or not; returns how many were too long to look at.
+template <class Body>
+int64_t for_each_line(std::ifstream& in, const Body& body) {
+  int64_t too_long = 0;
+  bool skipping = false;
+  std::string buffer(2 * kLongestLine, '\0');
+  size_t held = 0;
+  while (in.read(buffer.data() + held, static_cast<std::streamsize>(buffer.size() - held)), in.gcount() > 0) {
+    held += static_cast<size_t>(in.gcount());
+    std::string_view rest(buffer.data(), held);
+    for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+      if (!skipping) {
+        body(rest.substr(0, end));
+      }
+      skipping = false;
+      rest.remove_prefix(end + 1);
+    }
+    if (rest.size() > kLongestLine) {
+      too_long += skipping ? 0 : 1;
+      skipping = true;
+      rest = {};
+    }
+    held = rest.size();
+    std::copy(rest.begin(), rest.end(), buffer.begin());  // to the front of the memory it lies in
+  }
+  if (held > 0 && !skipping) {
+    body(std::string_view(buffer.data(), held));
+  }
+  return too_long;
+}
+
+}  // namespace
+
+RankMetrics read_rank_up_to(const std::filesystem::path& path, int rank, size_t most_points) {
+  RankMetrics metrics;
+  metrics.rank = rank;
+  Reader reader(metrics, most_points);
+  for (std::ifstream& file : open_segments(path)) {
+    const int64_t too_long = for_each_line(file, [&](std::string_view line) { reader.line(line); });
+    metrics.lines += too_long;
+    metrics.unreadable += too_long;
+  }
+  return metrics;
+}
+
+}  // namespace tandem
