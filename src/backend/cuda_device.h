@@ -13,6 +13,8 @@ std::string why_no_cuda();
 
 int gpu_count();  // that can be used; 0 where there is none
 
+std::string gpu_bus_id(int device);  // where it is plugged in: "0000:18:00.0"
+
 // The GPU with this number. Fails with one sentence where it is missing or too old.
 std::unique_ptr<Backend> make_cuda_backend(int device);
 

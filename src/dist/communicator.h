@@ -86,8 +86,22 @@ class Communicator {
   // stays.
   virtual void abort(const std::string& reason) = 0;
 
+  // What went wrong in work that nobody waits for on the host; empty while all is well.
+  virtual std::string failure() const { return {}; }
+
   // Bytes sent and received so far.
   virtual Traffic traffic() const = 0;
+
+  // Bytes that a call sends and receives.
+  virtual Traffic planned_reduce_scatter(int64_t count, DType type) const {
+    return tandem::planned_reduce_scatter(count, type, rank(), size());
+  }
+  virtual Traffic planned_all_gather(int64_t count, DType type) const {
+    return tandem::planned_all_gather(count, type, rank(), size());
+  }
+  Traffic planned_all_reduce(int64_t count, DType type) const {
+    return planned_reduce_scatter(count, type) + planned_all_gather(count, type);
+  }
 
   // Which shard of a buffer is this rank's.
   virtual int shard_number() const { return rank(); }

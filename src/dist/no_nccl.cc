@@ -3,12 +3,8 @@
 
 namespace tandem {
 
-std::string why_no_nccl() { return "this tandem was built without CUDA"; }
+std::string why_no_nccl() { return "this tandem was built without NCCL"; }
 
 std::unique_ptr<Communicator> make_nccl_communicator(Team&, DeviceStream) { fail("{}", why_no_nccl()); }
-
-std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator>, Team&, DeviceStream) {
-  fail("{}", why_no_nccl());
-}
 
 }  // namespace tandem

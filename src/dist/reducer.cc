@@ -90,13 +90,10 @@ void Reducer::finish() {
 }
 
 Traffic Reducer::planned_traffic(int64_t extra) const {
-  const int rank = communicator_.rank(), size = communicator_.size();
-  Traffic total = planned_all_reduce(extra, options_.wire, rank, size);
+  Traffic total = communicator_.planned_all_reduce(extra, options_.wire);
   for (const Bucket& bucket : plan_.buckets) {
-    total = total + planned_reduce_scatter(bucket.count, options_.wire, rank, size);
-    if (!options_.scatter) {
-      total = total + planned_all_gather(bucket.count, options_.wire, rank, size);
-    }
+    total = total + (options_.scatter ? communicator_.planned_reduce_scatter(bucket.count, options_.wire)
+                                      : communicator_.planned_all_reduce(bucket.count, options_.wire));
   }
   return total;
 }

@@ -59,6 +59,7 @@ struct CheckpointConfig {
 
 struct LogConfig {
   int64_t every_steps = 100;
+  double probe_seconds = 5;  // between two samples of GPU, network, CPU, memory and disk; 0 = none
 };
 
 // A step whose loss or gradient is not finite is skipped; `max_skips` in a row roll back to the last good checkpoint

@@ -84,6 +84,7 @@ void visit_run(TrainConfig& c, Visit& visit) {
   visit("checkpoint.keep_last", c.checkpoint.keep_last, at_least(1));
   visit("checkpoint.keep_best", c.checkpoint.keep_best, at_least(0));
   visit("log.every_steps", c.log.every_steps, at_least(1));
+  visit("log.probe_seconds", c.log.probe_seconds, at_least(0));
   visit("nonfinite.max_skips", c.nonfinite.max_skips, at_least(1));
   visit("nonfinite.lr_factor", c.nonfinite.lr_factor, Range{.low = 0, .high = 1, .above = true});
   visit("nonfinite.max_rollbacks", c.nonfinite.max_rollbacks, at_least(0));

@@ -62,7 +62,8 @@ Progress progress_of(const Window& window, const CheckpointState& state, int64_t
   return progress;
 }
 
-void report_validation(const ValidationResult& result, const CheckpointState& state, double seconds, RunLog& log) {
+void report_validation(const ValidationResult& result, const CheckpointState& state, double seconds,
+                       RunObserver& observer) {
   Record record{"valid", state.step};
   std::string line = fmt::format("validation at step {}:", grouped(state.step));
   for (const auto& [name, value] : result.metrics()) {
@@ -81,18 +82,18 @@ void report_validation(const ValidationResult& result, const CheckpointState& st
     record.add("bleu_signature", result.bleu_signature);
     log::info("  {}", result.bleu->text(2, result.bleu_signature));
   }
-  log.write(record);
+  observer.write(record);
   double index = 0;
   for (const ValidationResult::Sample& sample : result.samples) {
     log::info("  source       {}\n  reference    {}\n  translation  {}", sample.source, sample.reference,
               sample.translation);
-    log.write(Record{"sample", state.step}
-                  .add("index", index++)
-                  .add("source", sample.source)
-                  .add("reference", sample.reference)
-                  .add("translation", sample.translation));
+    observer.write(Record{"sample", state.step}
+                       .add("index", index++)
+                       .add("source", sample.source)
+                       .add("reference", sample.reference)
+                       .add("translation", sample.translation));
   }
-  log.sync();
+  observer.sync();
 }
 
 Hyperparameters hyperparameters(const TrainConfig& config) {

@@ -3,8 +3,8 @@
 
 #include "dist/traffic.h"
 #include "observe/progress.h"
-#include "observe/run_log.h"
 #include "train/checkpoint.h"
+#include "train/run_observer.h"
 #include "train/validator.h"
 
 namespace tandem {
@@ -40,7 +40,8 @@ Record train_record(const Window& window, const CheckpointState& state, bool fir
 Progress progress_of(const Window& window, const CheckpointState& state, int64_t last_step, double share);
 
 // Logs a validation and writes its records: "valid" and one "sample" for each sample translation.
-void report_validation(const ValidationResult& result, const CheckpointState& state, double seconds, RunLog& log);
+void report_validation(const ValidationResult& result, const CheckpointState& state, double seconds,
+                       RunObserver& observer);
 
 // What TensorBoard compares runs by.
 Hyperparameters hyperparameters(const TrainConfig& config);

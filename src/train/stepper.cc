@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "backend/planning.h"
 #include "core/error.h"
@@ -107,15 +108,17 @@ void Stepper::give(const TrainStep& step, StepState state, bool recorded) {
   results_->post();
 }
 
-void Stepper::run(std::unique_ptr<Recording>& recording, bool recorded, const std::function<void()>& body) {
-  if (!recorded) {
+// With a team, the first time is not recorded: engines take memory and make connections when they are first used.
+void Stepper::run(Recordable& work, bool recorded, const std::function<void()>& body) {
+  const bool warm = std::exchange(work.warm, true) || team_ == nullptr;
+  if (!recorded || !warm) {
     body();
     return;
   }
-  if (recording == nullptr) {
-    recording = backend_.record(body);
+  if (work.recording == nullptr) {
+    work.recording = backend_.record(body);
   }
-  recording->run();
+  work.recording->run();
 }
 
 void Stepper::give_fixed_shape(const TrainStep& step, StepState& state, bool recorded) {
@@ -199,6 +202,18 @@ void Stepper::give_true_counts(const TrainStep& step, StepState& state) {
     team_->no_part();
   }
   update(rows, state_place);
+}
+
+Traffic Stepper::planned_traffic(const TrainStep& step) const {
+  if (team_ == nullptr) {
+    return {};
+  }
+  const auto rows = [&](const std::vector<int32_t>& ids, int64_t vocabulary) {
+    const auto count = static_cast<int64_t>(ids.size());
+    return layouts_.empty() ? count : rows_capacity(count, vocabulary);
+  };
+  return team_->planned_traffic(rows(step.source_ids, model_.config().source_vocabulary),
+                                rows(step.target_ids, model_.config().target_vocabulary));
 }
 
 size_t planned_arena_bytes(const Backend& backend, const ModelConfig& config, DType compute,

@@ -55,6 +55,9 @@ class Stepper {
   size_t under_way() const { return results_->waiting(); }
   StepResult take();  // of the oldest step given; waits for it
 
+  // Bytes that this rank sends and receives for a step.
+  Traffic planned_traffic(const TrainStep& step) const;
+
   void set_updates(int64_t updates);  // how many updates were done before
 
  private:
@@ -72,13 +75,17 @@ class Stepper {
 
   void give_true_counts(const TrainStep& step, StepState& state);
   void give_fixed_shape(const TrainStep& step, StepState& state, bool recorded);
-  void run(std::unique_ptr<Recording>& recording, bool recorded, const std::function<void()>& body);
+  struct Recordable {
+    bool warm = false;  // was run once
+    std::unique_ptr<Recording> recording;
+  };
+  void run(Recordable& work, bool recorded, const std::function<void()>& body);
   StepResult* result() const { return static_cast<StepResult*>(results_->block()); }
 
   // What is recorded of one shape.
   struct Recordings {
-    std::unique_ptr<Recording> whole;                // begin, round, update
-    std::unique_ptr<Recording> first, middle, last;  // of several rounds
+    Recordable whole;                // begin, round, update
+    Recordable first, middle, last;  // of several rounds
   };
 
   Backend& backend_;

@@ -23,6 +23,9 @@ class TeamRun {
   int rank() const { return team_->rank(); }
   int size() const { return team_->size(); }
   bool first() const { return rank() == 0; }  // of all: it speaks to the user
+  std::string interface() const {             // that the ranks talk over; empty where there is one rank
+    return size() == 1 ? "" : team_->members()[static_cast<size_t>(rank())].interface;
+  }
   RunDirectory& directory() { return *directory_; }
   // Whether this rank writes checkpoints: the first of all, and the first of each host that has a disk of its own, so
   // that losing a host loses nothing.

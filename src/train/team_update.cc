@@ -214,7 +214,17 @@ void TeamUpdate::own_moment(float* own, const float* whole) const {
 }
 
 Traffic TeamUpdate::planned_traffic(int64_t source_rows, int64_t target_rows) const {
-  return reducer_.planned_traffic((source_rows + target_rows) * model_.config().width);
+  Traffic total = reducer_.planned_traffic((source_rows + target_rows) * model_.config().width) +
+                  communicator_.planned_all_reduce(sizeof(LossTotals) / sizeof(double) + 1, DType::f64);
+  if (sharded()) {
+    const std::vector<Bucket> buckets = reducer_.plan().all();
+    for (const Bucket& bucket : buckets) {
+      total = total + communicator_.planned_all_gather(bucket.count, DType::f32);
+    }
+    total = total +
+            communicator_.planned_all_reduce(static_cast<int64_t>(buckets.size()) * communicator_.size(), DType::f64);
+  }
+  return total;
 }
 
 }  // namespace tandem

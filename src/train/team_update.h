@@ -53,7 +53,7 @@ class TeamUpdate {
   void gather_moment(float* whole, const float* own, Communicator& host) const;
   void own_moment(float* own, const float* whole) const;
 
-  // Bytes that the gradients of one step take.
+  // Bytes that one step sends and receives.
   Traffic planned_traffic(int64_t source_rows, int64_t target_rows) const;
 
   // What a backward pass tells: a range of the flat gradients is complete, or the rows of a side.

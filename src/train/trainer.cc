@@ -7,13 +7,13 @@
 #include <optional>
 
 #include "backend/checked/checked_backend.h"
+#include "backend/cuda_device.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/philox.h"
 #include "core/signals.h"
 #include "data/prefetch.h"
 #include "data/prepared.h"
-#include "observe/run_log.h"
 #include "optim/adam.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_state.h"
@@ -22,8 +22,10 @@
 #include "train/limits.h"
 #include "train/memory_plan.h"
 #include "train/model_state.h"
+#include "train/product_rate.h"
 #include "train/reporting.h"
 #include "train/run_directory.h"
+#include "train/run_observer.h"
 #include "train/setup.h"
 #include "train/step_flops.h"
 #include "train/stepper.h"
@@ -44,8 +46,9 @@ struct StopAsked {};  // thrown and caught inside a validation
 struct GivenStep {
   TrainStep step;
   double learning_rate = 0;
-  double flops = 0;    // of this rank's part
-  bool pause = false;  // this rank wants a pause after it
+  double flops = 0;      // of this rank's part
+  bool pause = false;    // this rank wants a pause after it
+  Traffic traffic = {};  // of this rank, by plan
 };
 
 constexpr size_t kStepsUnderWay = 3;  // enough that the device never waits for the host
@@ -77,7 +80,7 @@ class Trainer {
   void share_loaded(int from);
   void after_load(bool with_average);
   void start_batches();
-  void open_log(bool resumed);
+  void tell_setup();
 
   void give_step();
   void give_to_backend(const TrainStep& step, const StepState& state);
@@ -126,7 +129,7 @@ class Trainer {
   Stepper stepper_;
   std::deque<GivenStep> given_;
   Validator validator_;
-  std::optional<RunLog> log_;
+  std::optional<RunObserver> observer_;
   Signals signals_;
 
   // What all ranks agreed on at the last pause.
@@ -217,17 +220,42 @@ void Trainer::begin() {
   if (team_run_.keeps_checkpoints()) {
     write_file(run_.config(), to_toml(config_));
   }
-  open_log(resumed);
+  const DeviceStream stream = backend_->stream();
+  observer_.emplace(team_run_, config_, stream.handle == nullptr ? "" : gpu_bus_id(stream.device),
+                    resumed ? std::optional(state_.step) : std::nullopt);
+  tell_setup();
   start_batches();
   traffic_ = communicator_.traffic();
   ticked_ = counted_ = Clock::now();
   saved_at_ = validated_at_ = elapsed();
 }
 
-void Trainer::open_log(bool resumed) {
-  log_.emplace(run_.metrics(), run_.events(), team_run_.rank(), resumed ? std::optional(state_.step) : std::nullopt);
-  log_->hyperparameters(hyperparameters(config_));
-  log_->text(state_.step, "config", "```\n" + to_toml(config_) + "```");
+void Trainer::tell_setup() {
+  const DType compute = weights_.weights().compute.dtype;
+  Record record{"setup", state_.step};
+  record.add("schema", 1)
+      .add("rank", team_run_.rank())
+      .add("ranks", team_run_.size())
+      .add("node", team_run_.team().node())
+      .add("nodes", team_run_.team().nodes())
+      .add("host", team_run_.team().world().host)
+      .add("device", config_.device)
+      .add("backend", backend_->description())
+      .add("parameters", static_cast<double>(model_.parameters().count()))
+      .add("precision", std::string(name_of(compute)))
+      .add("wire", std::string(name_of(config_.dist.wire)))
+      .add("sharded", config_.dist.shard_optimizer ? 1 : 0)
+      .add("interface", team_run_.interface())
+      .add("peak_flops", measure_product_rate(*backend_, compute))
+      .add("version", std::string(TANDEM_VERSION));
+  if (team_update_) {  // of a usual step: each side's rows vary a little from step to step
+    Batcher next(data_.train, plan_.batch, team_run_.rank(), team_run_.size());
+    next.seek(state_.cursor);
+    const Traffic planned = stepper_.planned_traffic(next.next());
+    record.add("planned_sent_bytes", static_cast<double>(planned.sent))
+        .add("planned_received_bytes", static_cast<double>(planned.received));
+  }
+  observer_->write(record);
 }
 
 void Trainer::begin_fresh() {
@@ -367,7 +395,7 @@ TrainOutcome Trainer::run() {
   }
   const std::string reason = end ? *end : fmt::format("stopped by signal {}", stop_signal_);
   event("end", reason);
-  log_->finish(end.has_value());
+  observer_->finish(end.has_value());
   log::status("");
   return {reason, state_.step, end ? 0 : stop_signal_, state_.metrics};
 }
@@ -383,7 +411,8 @@ void Trainer::agree() {
 
 void Trainer::give_step() {
   const auto begin = Clock::now();
-  GivenStep given{batches_->next()};
+  GivenStep given;
+  given.step = batches_->next();
   window_.data_seconds += seconds_since(begin);
 
   StepState state;
@@ -395,6 +424,7 @@ void Trainer::give_step() {
   given.pause = wants_pause();
   state.pause = given.pause ? 1 : 0;
   given.flops = step_flops(config_.model, given.step);
+  given.traffic = stepper_.planned_traffic(given.step);
   give_to_backend(given.step, state);
   last_epochs_done_ = given.step.epochs_done;
   given.step.rounds.clear();
@@ -418,6 +448,9 @@ void Trainer::give_to_backend(const TrainStep& step, const StepState& state) {
 
 void Trainer::take_result() {
   const StepResult result = stepper_.take();
+  for (const std::string& problem : {team_run_.team().failure(), communicator_.failure()}) {
+    require(problem.empty(), "{}", problem);
+  }
   count(given_.front(), result);
   given_.pop_front();
   show_progress();
@@ -440,6 +473,7 @@ void Trainer::count(const GivenStep& given, const StepResult& result) {
   const TrainStep& step = given.step;
   const UpdateState& update = result.update;
   ++state_.step;
+  observer_->set_step(state_.step);
   state_.updates = update.updates;
   state_.cursor = step.after;
   state_.epochs_done = step.epochs_done;
@@ -453,6 +487,7 @@ void Trainer::count(const GivenStep& given, const StepResult& result) {
   window_.idle_seconds += ended_ == 0 ? 0 : static_cast<double>(result.clock.begin - ended_) * 1e-9;
   ended_ = result.clock.end;
   window_.flops += given.flops;
+  window_.traffic = window_.traffic + given.traffic;
   pause_asked_ = pause_asked_ || (team_update_ ? result.pause > 0 : given.pause);
   ++window_.steps;
   window_.pairs += step.pairs;
@@ -494,7 +529,7 @@ void Trainer::roll_back() {
   state_.learning_rate_factor = failed.learning_rate_factor * config_.nonfinite.lr_factor;
   log::warning("{} steps in a row were not finite: back to step {}, learning rate times {:g}", failed.skipped_in_a_row,
                grouped(state_.step), state_.learning_rate_factor);
-  log_->rewind(state_.step);
+  observer_->rewind(state_.step);
   event("rollback", fmt::format("from step {}", failed.step));
   window_ = {};
   start_batches();
@@ -530,7 +565,7 @@ void Trainer::tick() {
 // ---- log, validation, checkpoints
 
 void Trainer::event(const std::string& name, const std::string& details) {
-  log_->write(Record{"event", state_.step}.add("event", name).add("details", details));
+  observer_->write(Record{"event", state_.step}.add("event", name).add("details", details));
 }
 
 void Trainer::show_progress() {
@@ -542,9 +577,11 @@ void Trainer::show_progress() {
 void Trainer::write_log() {
   if (window_.totals.tokens > 0) {
     const Traffic now = communicator_.traffic();
-    window_.traffic = {now.sent - traffic_.sent, now.received - traffic_.received};
-    traffic_ = now;
-    log_->write(train_record(window_, state_, team_run_.first()));
+    if (now.sent > 0) {  // otherwise the engine does not count, and the plan stands for it
+      window_.traffic = {now.sent - traffic_.sent, now.received - traffic_.received};
+      traffic_ = now;
+    }
+    observer_->write(train_record(window_, state_, team_run_.first()));
     log::info("{}", console_line(progress_of(window_, state_, config_.stop.max_steps, share_done())));
   }
   window_ = {};
@@ -595,8 +632,9 @@ void Trainer::validate() {
       state_.best_step = state_.step;
     }
   }
-  report_validation(result, state_, seconds_since(begin), *log_);
+  report_validation(result, state_, seconds_since(begin), *observer_);
   save();
+  observer_->write_report();
 }
 
 bool Trainer::checkpoint_due() const {
@@ -607,8 +645,8 @@ bool Trainer::checkpoint_due() const {
 
 void Trainer::save() {
   const auto begin = Clock::now();
-  if (log_) {
-    log_->sync();
+  if (observer_) {
+    observer_->sync();
   }
   if (team_update_) {
     team_update_->complete_average();

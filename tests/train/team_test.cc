@@ -256,10 +256,12 @@ TEST(TeamTraining, TheBytesAreThoseOfThePlan) {
     for (const DType wire : {DType::f32, DType::bf16}) {
       Setting setting{.ranks = ranks, .steps = 10};
       setting.update.wire = wire;
-      const Outcome outcome = train(setting);
-      const auto totals = [&](int64_t) { return planned_all_reduce(5, DType::f64, 0, ranks); };
-      EXPECT_EQ(outcome.traffic.sent, outcome.planned.sent + 10 * totals(0).sent);
-      EXPECT_EQ(outcome.traffic.received, outcome.planned.received + 10 * totals(0).received);
+      for (const bool sharded : {false, true}) {
+        setting.update.shard_optimizer = sharded;
+        const Outcome outcome = train(setting);
+        EXPECT_EQ(outcome.traffic.sent, outcome.planned.sent);
+        EXPECT_EQ(outcome.traffic.received, outcome.planned.received);
+      }
     }
   }
 }

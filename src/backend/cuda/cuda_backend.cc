@@ -53,6 +53,12 @@ int gpu_count() {
   return count_devices(count).empty() && problem_of(0).empty() ? count : 0;
 }
 
+std::string gpu_bus_id(int device) {
+  char id[32] = {};
+  check(cudaDeviceGetPCIBusId(id, sizeof id, device), "reading the GPU's place");
+  return id;
+}
+
 std::unique_ptr<Backend> make_cuda_backend(int device) {
   int count = 0;
   std::string problem = count_devices(count);

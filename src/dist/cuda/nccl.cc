@@ -1,0 +1,148 @@
+#include <nccl.h>
+
+#include <mutex>
+
+#include "dist/cuda/side_stream.h"
+#include "dist/device_communicator.h"
+
+namespace tandem {
+namespace {
+
+void check_nccl(ncclResult_t status, const char* what) {
+  require(status == ncclSuccess, "{} failed: {}", what, ncclGetErrorString(status));
+}
+
+ncclDataType_t type_of(DType type) {
+  constexpr ncclDataType_t kTypes[] = {ncclFloat32, ncclBfloat16, ncclFloat64, ncclInt32};
+  return kTypes[static_cast<int>(type)];
+}
+
+std::string to_hex(const ncclUniqueId& id) {
+  std::string text;
+  for (const char c : id.internal) {
+    text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  }
+  return text;
+}
+
+ncclUniqueId from_hex(const std::string& text) {
+  ncclUniqueId id;
+  require(text.size() == 2 * sizeof id.internal, "rank 0 sent no identifier for NCCL");
+  for (size_t i = 0; i < sizeof id.internal; ++i) {
+    id.internal[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  }
+  return id;
+}
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(Team& team, DeviceStream compute) : team_(team), side_(compute) {
+    ncclUniqueId id{};
+    if (team.rank() == 0) {
+      check_nccl(ncclGetUniqueId(&id), "starting NCCL");
+    }
+    id = from_hex(team.gather(to_hex(id)).front());
+    check_nccl(ncclCommInitRank(&comm_, team.size(), id, team.rank()), "connecting the GPUs with NCCL");
+    team.on_failure([this](const std::string& reason) { abort(reason); });
+  }
+  ~NcclCommunicator() override {
+    const std::lock_guard lock(mutex_);
+    if (failure_.empty()) {
+      ncclCommDestroy(comm_);
+    }
+  }
+
+  int rank() const override { return team_.rank(); }
+  int size() const override { return team_.size(); }
+
+  // As two calls, so that the sums are those of a reduce-scatter; what does not fall into equal shards is NCCL's own.
+  Handle start_all_reduce(const View& buffer) override {
+    return start(buffer, [&](cudaStream_t stream) {
+      if (buffer.size() % size() == 0) {
+        reduce_scatter_on(stream, buffer);
+        all_gather_on(stream, buffer);
+      } else {
+        check_nccl(
+            ncclAllReduce(buffer.data, buffer.data, count(buffer), type_of(buffer.dtype), ncclSum, comm_, stream),
+            "an all-reduce with NCCL");
+      }
+    });
+  }
+  Handle start_reduce_scatter(const View& buffer) override {
+    return start(buffer, [&](cudaStream_t stream) { reduce_scatter_on(stream, buffer); });
+  }
+  Handle start_all_gather(const View& buffer) override {
+    return start(buffer, [&](cudaStream_t stream) { all_gather_on(stream, buffer); });
+  }
+  Handle start_broadcast(const View& buffer, int root) override {
+    return start(buffer, [&](cudaStream_t stream) {
+      check_nccl(ncclBroadcast(buffer.data, buffer.data, count(buffer), type_of(buffer.dtype), root, comm_, stream),
+                 "a broadcast with NCCL");
+    });
+  }
+  Handle start_barrier() override { return team_.communicator().start_barrier(); }
+
+  void abort(const std::string& reason) override {
+    const std::lock_guard lock(mutex_);
+    if (failure_.empty()) {
+      failure_ = reason;
+      ncclCommAbort(comm_);  // ends the kernels that wait for a peer
+    }
+  }
+  std::string failure() const override {
+    const std::lock_guard lock(mutex_);
+    ncclResult_t status = ncclSuccess;
+    if (failure_.empty() && (ncclCommGetAsyncError(comm_, &status) != ncclSuccess || status != ncclSuccess)) {
+      return fmt::format("NCCL failed: {}", ncclGetErrorString(status));
+    }
+    return failure_;
+  }
+  Traffic traffic() const override { return {}; }  // recorded calls cannot be counted here
+
+ private:
+  static size_t count(const View& buffer) { return static_cast<size_t>(buffer.size()); }
+  void* own_shard_of(const View& buffer) const {
+    return static_cast<std::byte*>(buffer.data) +
+           count(buffer) / static_cast<size_t>(size()) * static_cast<size_t>(rank()) * size_of(buffer.dtype);
+  }
+  void reduce_scatter_on(cudaStream_t stream, const View& buffer) {
+    check_nccl(ncclReduceScatter(buffer.data, own_shard_of(buffer), each(buffer), type_of(buffer.dtype), ncclSum, comm_,
+                                 stream),
+               "a reduce-scatter with NCCL");
+  }
+  void all_gather_on(cudaStream_t stream, const View& buffer) {
+    check_nccl(ncclAllGather(own_shard_of(buffer), buffer.data, each(buffer), type_of(buffer.dtype), comm_, stream),
+               "an all-gather with NCCL");
+  }
+  size_t each(const View& buffer) const {
+    require(buffer.size() % size() == 0, "{} elements do not fall into {} equal shards", buffer.size(), size());
+    return count(buffer) / static_cast<size_t>(size());
+  }
+  template <class Work>
+  Handle start(const View& buffer, const Work& work) {
+    require(buffer.memory == Memory::device && buffer.contiguous(), "NCCL works on contiguous GPU memory only");
+    const std::string reason = failure();
+    require(reason.empty(), "{}", reason);
+    if (buffer.size() == 0) {
+      return {};
+    }
+    work(side_.begin());
+    return side_.end();
+  }
+
+  Team& team_;
+  SideStream side_;
+  ncclComm_t comm_ = nullptr;
+  mutable std::mutex mutex_;  // of the next
+  std::string failure_;
+};
+
+}  // namespace
+
+std::string why_no_nccl() { return {}; }
+
+std::unique_ptr<Communicator> make_nccl_communicator(Team& team, DeviceStream compute) {
+  return std::make_unique<NcclCommunicator>(team, compute);
+}
+
+}  // namespace tandem

@@ -1,0 +1,10 @@
+#include "core/error.h"
+#include "dist/device_communicator.h"
+
+namespace tandem {
+
+std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator>, Team&, DeviceStream) {
+  fail("this tandem was built without CUDA");
+}
+
+}  // namespace tandem

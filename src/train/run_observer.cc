@@ -1,0 +1,66 @@
+#include "train/run_observer.h"
+
+#include "core/log.h"
+#include "train/reporting.h"
+#include "train/run_report.h"
+
+namespace tandem {
+
+RunObserver::RunObserver(TeamRun& run, const TrainConfig& config, const std::string& gpu, std::optional<int64_t> done)
+    : run_(run), log_(run.directory().metrics(), run.directory().events(), run.rank(), done), step_(done.value_or(0)) {
+  log_.hyperparameters(hyperparameters(config));
+  log_.text(step_, "config", "```\n" + to_toml(config) + "```");
+  start_probes(config, gpu);
+}
+
+void RunObserver::start_probes(const TrainConfig& config, const std::string& gpu) {
+  if (config.log.probe_seconds == 0) {
+    return;
+  }
+  const ProbeOptions options{.period = config.log.probe_seconds,
+                             .run = run_.directory().root(),
+                             .interface = run_.interface(),
+                             .gpu = gpu,
+                             .host = run_.team().local_rank() == 0};
+  probes_.emplace(options, [this](Record record) {
+    record.step = step_;
+    write(record);
+  });
+}
+
+void RunObserver::write(const Record& record) {
+  const std::lock_guard lock(mutex_);
+  log_.write(record);
+}
+
+void RunObserver::rewind(int64_t done) {
+  const std::lock_guard lock(mutex_);
+  log_.rewind(done);
+}
+
+void RunObserver::sync() {
+  const std::lock_guard lock(mutex_);
+  log_.sync();
+}
+
+void RunObserver::write_report() {
+  if (!run_.first()) {
+    return;
+  }
+  try {
+    write_reports(run_.directory().root());
+  } catch (const std::exception& error) {
+    log::warning("no report was written: {}", error.what());
+  }
+}
+
+void RunObserver::finish(bool success) {
+  probes_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    log_.finish(success);
+  }
+  write_report();
+}
+
+}  // namespace tandem

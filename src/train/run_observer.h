@@ -1,0 +1,39 @@
+// What a run tells about itself while it goes on: metrics of this rank, probes of its host and GPU, and the report.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include "observe/probes/host_probes.h"
+#include "observe/run_log.h"
+#include "train/team_run.h"
+
+namespace tandem {
+
+class RunObserver {
+ public:
+  // done: the step that the run goes on from; nothing = from the beginning.
+  // gpu: its PCI bus id, or empty.
+  RunObserver(TeamRun& run, const TrainConfig& config, const std::string& gpu, std::optional<int64_t> done);
+
+  // From any thread; records of steps come in rising order.
+  void write(const Record& record);
+  void set_step(int64_t step) { step_ = step; }  // that probes belong to
+  void rewind(int64_t done);
+  void sync();
+  // report.html, .md and .json in the run directory; on the first rank. A report that cannot be made is a warning.
+  void write_report();
+  void finish(bool success);
+
+ private:
+  void start_probes(const TrainConfig& config, const std::string& gpu);
+
+  TeamRun& run_;
+  std::mutex mutex_;  // of the log
+  RunLog log_;
+  std::atomic<int64_t> step_;
+  std::optional<HostProbes> probes_;  // last: its thread writes
+};
+
+}  // namespace tandem
