@@ -333,6 +333,7 @@ TEST(Units, HaveTheirNames) {
   EXPECT_EQ(size_text(365.3e6), "365 MB (348 MiB)");
   EXPECT_EQ(size_text(12), "12.0 B");
   EXPECT_EQ(flops_text(437e12), "437 TFLOP/s");
+  EXPECT_EQ(percent_text(0), "0 %");
   EXPECT_EQ(percent_text(0.0042), "0.42 %");
   EXPECT_EQ(percent_text(0.54), "54 %");
   EXPECT_EQ(seconds_text(0.0123), "12.3 ms");

@@ -31,7 +31,7 @@ struct ProbeOptions {
 class ProbeSet {
  public:
   explicit ProbeSet(const ProbeOptions& options);
-  // What was measured since the last call (or since the making); its step is left at 0.
+  // What was measured since the last call (or since the making), with step 0.
   Record sample();
 
  private:
@@ -44,8 +44,8 @@ class ProbeSet {
 
 class HostProbes {
  public:
-  // `write` gets a record of kind "probe" after each period and once at the end, from the probes' thread; it sets the
-  // record's step and must not throw. It is called for the last time before the destructor returns.
+  // `write` gets a record of kind "probe" after each period and once at the end, from the probes' thread; it must not
+  // throw. The record's step is 0: RunLog::write sets it. The last call is over before the destructor returns.
   HostProbes(const ProbeOptions& options, std::function<void(Record)> write);
   ~HostProbes();
   HostProbes(const HostProbes&) = delete;

@@ -33,7 +33,8 @@ bool is_count(double value) { return value >= 0 && value < 1e9; }
 bool there_is_none(const CheckpointFacts& facts) { return facts.step < 0 || facts.files.empty(); }
 
 std::string room_text(double checkpoints) {
-  return is_count(checkpoints) ? fmt::format("room for {:.0f} more", checkpoints) : "room enough";
+  return is_count(checkpoints) ? fmt::format("room for {} more", grouped(static_cast<int64_t>(checkpoints)))
+                               : "room enough";
 }
 
 double free_of(const CheckpointFacts& facts, const Verdict& disk) {

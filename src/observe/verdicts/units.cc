@@ -62,6 +62,9 @@ std::string flops_text(double flops_per_second) {
 
 std::string percent_text(double share) {
   const double percent = 100 * share;
+  if (percent == 0) {
+    return "0 %";
+  }
   return std::isfinite(percent) ? fmt::format("{:.{}f} %", percent,
                                               percent < 0.995  ? 2
                                               : percent < 9.95 ? 1
