@@ -1,5 +1,7 @@
 #include "dist/team.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <mutex>
 #include <numeric>
@@ -98,6 +100,9 @@ class JoinedTeam final : public Team {
   void start_server() {
     const Endpoint endpoint = parse_endpoint(world_.rendezvous);
     const bool local = is_loopback(endpoint.hosts.front());
+    if (world_.listener >= 0) {
+      fcntl(world_.listener, F_SETFD, FD_CLOEXEC);
+    }
     Socket listener = world_.listener >= 0 ? Socket(world_.listener) : listen_on(local, endpoint.port);
     world_.rendezvous = fmt::format("127.0.0.1:{}", port_of(listener));
     server_ =

@@ -1,7 +1,7 @@
 // Workers that have found each other, and that notice when one of them is gone.
 //
-// Rank 0 runs a small server that the others join (rendezvous.h). Every rank has a thread and a socket of its own for
-// heartbeats, so that a long collective, a validation or a slow checkpoint is not taken for a death.
+// Rank 0 runs a small server that the others join (rendezvous_server.h). Every rank has a thread and a socket of its
+// own for heartbeats, so that a long collective, a validation or a slow checkpoint is not taken for a death.
 //
 // When a rank dies, stops, is cut off or calls stop(), every other rank's failure() says who and why within 10 s; what
 // its communicators are doing ends with an Error of that text, and so does every later call; the functions given to
@@ -71,8 +71,8 @@ class Team {
   // Every rank's text, by rank, on all ranks; called by all. At most a megabyte each.
   virtual std::vector<std::string> gather(const std::string& text) = 0;
 
-  // Called once, from a thread of the team, with failure(); at once where it has already failed. It must not wait for
-  // the team's other functions.
+  // Called once with failure(), from a thread of the team or, after stop(), the one that called it; at once where the
+  // team has already failed. It must not wait for the team's other functions.
   virtual void on_failure(std::function<void(const std::string& reason)> action) = 0;
 
   virtual std::string failure() const = 0;  // empty while all is well

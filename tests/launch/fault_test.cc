@@ -167,47 +167,52 @@ TEST_F(Faults, KilledAgent) {
   EXPECT_TRUE(contains(launched.err(), "host b is lost: its agent ended")) << launched.err();
 }
 
+// A worker as `tandem launch` would start it, with its output in a file.
+pid_t start_worker(const World& world, const std::filesystem::path& output) {
+  const pid_t process = fork();
+  if (process != 0) {
+    return process;
+  }
+  const auto set = [](const char* name, const auto& value) { setenv(name, fmt::format("{}", value).c_str(), 1); };
+  set("TANDEM_RANK", world.rank);
+  set("TANDEM_SIZE", world.size);
+  set("TANDEM_LOCAL_RANK", world.local_rank);
+  set("TANDEM_LOCAL_SIZE", world.local_size);
+  set("TANDEM_NODE", world.node);
+  set("TANDEM_NODES", world.nodes);
+  set("TANDEM_HOST", "here");
+  set("TANDEM_SECRET", world.secret);
+  set("TANDEM_RENDEZVOUS", world.rendezvous);
+  if (world.listener >= 0) {
+    set("TANDEM_LISTENER", world.listener);
+    fcntl(world.listener, F_SETFD, 0);
+  }
+  for (const int to : {1, 2}) {
+    dup2(open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), to);
+  }
+  execl(TANDEM_WORKER, TANDEM_WORKER, "work", "steps=100000000", nullptr);
+  _exit(127);
+}
+
 // Stopped, given up, and continued: it ends itself at once.
 TEST_F(Faults, ContinuedWorkerEndsItself) {
   const std::vector<World> worlds = make_local_worlds(2);
-  std::vector<pid_t> workers;
   const TemporaryDirectory directory;
-  for (const World& each : worlds) {
-    const pid_t process = fork();
-    if (process == 0) {
-      setenv("TANDEM_RANK", std::to_string(each.rank).c_str(), 1);
-      setenv("TANDEM_LOCAL_RANK", std::to_string(each.rank).c_str(), 1);
-      setenv("TANDEM_SIZE", "2", 1);
-      setenv("TANDEM_LOCAL_SIZE", "2", 1);
-      setenv("TANDEM_NODE", "0", 1);
-      setenv("TANDEM_NODES", "1", 1);
-      setenv("TANDEM_HOST", "here", 1);
-      setenv("TANDEM_SECRET", each.secret.c_str(), 1);
-      setenv("TANDEM_RENDEZVOUS", each.rendezvous.c_str(), 1);
-      if (each.rank == 0) {
-        setenv("TANDEM_LISTENER", std::to_string(each.listener).c_str(), 1);
-        fcntl(each.listener, F_SETFD, 0);
-      }
-      for (const int to : {1, 2}) {
-        dup2(open((directory / std::to_string(each.rank)).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), to);
-      }
-      execl(TANDEM_WORKER, TANDEM_WORKER, "work", "steps=100000000", nullptr);
-      _exit(127);
-    }
-    workers.push_back(process);
-  }
+  const pid_t first = start_worker(worlds[0], directory / "0");
+  const pid_t second = start_worker(worlds[1], directory / "1");
   close(worlds[0].listener);
-  while (!contains(read_text(directory / "1"), "works in process")) {
+  const auto deadline = steady_clock::now() + milliseconds(30000);
+  while (!contains(read_text(directory / "1"), "works in process") && steady_clock::now() < deadline) {
     std::this_thread::sleep_for(milliseconds(10));
   }
-  kill(workers[1], SIGSTOP);
+  kill(second, SIGSTOP);
   int status = 0;
-  waitpid(workers[0], &status, 0);
+  waitpid(first, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 1);
-  EXPECT_TRUE(is_alive(workers[1]));
+  EXPECT_TRUE(is_alive(second));
   const auto began = steady_clock::now();
-  kill(workers[1], SIGCONT);
-  waitpid(workers[1], &status, 0);
+  kill(second, SIGCONT);
+  waitpid(second, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 1);
   EXPECT_LT(steady_clock::now() - began, milliseconds(5000));
   EXPECT_TRUE(contains(read_text(directory / "0"), "rank 1 on host here has been silent"))
