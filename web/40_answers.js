@@ -18,7 +18,7 @@ const chip = (verdict) => el('span', {class: 'chip ' + toneOf(verdict)}, named[v
 const figuresOf = (verdict) => Object.entries(fields(verdict.figures));
 const figure = (value) => {
   const {value: amount, unit} = fields(value);
-  return number(amount) + (isNumber(amount) && words(unit) ? ' ' + unit : '');
+  return (Math.abs(amount) >= 1e8 ? tick(amount) : number(amount)) + (isNumber(amount) && words(unit) ? ' ' + unit : '');
 };
 
 const answer = (verdict) => el('div', {class: 'answer'},
@@ -94,7 +94,7 @@ const comparison = (runs) => {
       ['best BLEU', ...runs.map((run) => number(bestOf(run, 'bleu', Math.max)))],
       ['last record', ...runs.map((run) => moment(run.last_record))],
     ]),
-    el('h3', {class: 'apart'}, 'Settings that differ'), differences(runs),
     el('h3', {class: 'apart'}, 'Answers'), table('Answers of all runs', ['question', ...names], rows, 'wide'),
-    fold('all numbers', 'All numbers', () => numbersTable(runs, verdicts)));
+    fold('all numbers', 'All numbers', () => numbersTable(runs, verdicts)),
+    fold('differences', 'Settings that differ', () => differences(runs)));
 };

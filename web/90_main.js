@@ -1,11 +1,11 @@
 // Draws the data, and draws it anew when `tandem watch` has new data.
 const state = {data: null, chosen: null, axis: 'step', smoothing: 0, window: null, cards: new Map(), drawn: ''};
 
-// The last part of a path, and more of it where several runs would get the same name.
+// The last part of a path that says something, and more of it where several runs would get the same name.
 const shortNames = (runs) => {
   const parts = runs.map((run) => words(run.run).split('/').filter((part) => part !== ''));
   for (let take = 1; take < 20; ++take) {
-    const names = parts.map((part) => part.slice(-take).join('/') || 'run');
+    const names = parts.map((part) => part.slice(part.at(-1) === 'run' ? -take - 1 : -take).join('/') || 'run');
     if (new Set(names).size === names.length) return names;
   }
   return runs.map((run, i) => `${words(run.run)} (${i + 1})`);

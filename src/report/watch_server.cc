@@ -72,6 +72,12 @@ class Published {
   bool closed_ = false;
 };
 
+// httplib queues five connections; two hundred that come at once would wait for seconds.
+class Server : public httplib::Server {
+ public:
+  void queue_many() { ::listen(svr_sock_, SOMAXCONN); }
+};
+
 void refuse(httplib::Response& response, int status, const std::string& sentence) {
   response.status = status;
   response.set_content(sentence + "\n", "text/plain; charset=utf-8");
@@ -81,7 +87,7 @@ void refuse(httplib::Response& response, int status, const std::string& sentence
 
 struct WatchServer::State {
   WatchServerOptions options;
-  httplib::Server server;
+  Server server;
   Published published;
   std::atomic<size_t> listeners = 0;
   Text page = std::make_shared<const std::string>(live_page());
@@ -188,10 +194,14 @@ void WatchServer::State::set_routes() {
 void WatchServer::State::bind() {
   server.new_task_queue = [] { return new ConnectionThreads(kMostConnections); };  // httplib deletes it
   server.set_payload_max_length(4096);
-  server.set_keep_alive_timeout(5);
-  server.set_read_timeout(5);
+  server.set_keep_alive_timeout(1);  // also how long the end may take
+  server.set_read_timeout(3);
   server.set_write_timeout(5);
   server.set_tcp_nodelay(true);
+  server.set_socket_options([](socket_t socket) {  // httplib's own let two servers share a port
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  });
   if (options.port == 0) {
     port = server.bind_to_any_port(options.address);
   } else if (server.bind_to_port(options.address, options.port)) {
@@ -199,6 +209,7 @@ void WatchServer::State::bind() {
   }
   require(port > 0, "cannot listen on {} port {}: the port is taken, or the address is not one of this machine's",
           options.address, options.port);
+  server.queue_many();
 }
 
 WatchServer::WatchServer(WatchServerOptions options) : state_(std::make_unique<State>()) {

@@ -36,6 +36,7 @@ BASICS = r"""
     if (size < 12) problems.push(`small text ${size}: ${e.className} ${walker.currentNode.data.slice(0, 40)}`);
   }
   for (const e of document.querySelectorAll('input, button, select')) {
+    if (e.getClientRects().length === 0) continue;
     const name = e.getAttribute('aria-label') || (e.labels && [...e.labels].map((l) => l.textContent).join('')) || e.textContent;
     if (!name || !name.trim()) problems.push('no name: ' + e.outerHTML.slice(0, 80));
   }
@@ -79,6 +80,8 @@ def look_at(browser, path, pictures):
         browser.open(path.as_uri())
         if view == "print":
             browser.run("dispatchEvent(new Event('beforeprint'))")
+        if pictures:
+            browser.screenshot(os.path.join(pictures, f"{name}-{view}.png"))
         for problem in browser.run(BASICS):
             check(False, f"{name}, {view}: {problem}")
         use(browser, name, view)
@@ -87,9 +90,6 @@ def look_at(browser, path, pictures):
             check(False, f"{name}, {view}: {complaint}")
         others = [url for url in browser.requests() if not url.startswith("data:") and url != path.as_uri()]
         check(not others, f"{name}, {view}: requests {others}")
-        if pictures:
-            browser.run("scrollTo(0, 0)")
-            browser.screenshot(os.path.join(pictures, f"{name}-{view}.png"))
 
 
 def use(browser, name, view):
