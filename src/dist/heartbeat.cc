@@ -157,7 +157,7 @@ void Heartbeat::on_failure(std::function<void(const std::string&)> action) {
     const std::lock_guard lock(mutex_);
     reason = failure_;
     if (reason.empty()) {
-      actions_.push_back(action);
+      actions_.push_back(std::move(action));
     }
   }
   if (!reason.empty()) {

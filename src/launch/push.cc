@@ -55,7 +55,7 @@ std::vector<std::string> own_libraries() {
 
 std::string loader_of(const std::vector<std::string>& libraries) {
   for (const std::string& path : libraries) {
-    const std::string name = fs::path(path).filename().string();
+    std::string name = fs::path(path).filename().string();
     if (name.starts_with("ld-linux") || name.starts_with("ld.so")) {
       return name;
     }

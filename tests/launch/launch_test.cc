@@ -121,6 +121,37 @@ TEST(Launch, AMissingDirectoryIsNamed) {
   EXPECT_TRUE(contains(launched.err(), "cannot start in directory /no/such/directory: No such file")) << launched.err();
 }
 
+// Started by others: two processes of this host with the variables that mpirun, srun and torchrun set.
+TEST(Launch, UnderOtherLaunchers) {
+  const std::string job = std::to_string(getpid());
+  const auto variables_for = [&](int rank) -> std::vector<std::string> {
+    const std::string mpirun =
+        "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 OMPI_COMM_WORLD_RANK={0} "
+        "OMPI_COMM_WORLD_LOCAL_RANK={0} OMPI_MCA_ess_base_jobid={1}";
+    const std::string srun =
+        "SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=2 "
+        "SLURM_STEP_ID=0 SLURM_PROCID={0} SLURM_LOCALID={0} SLURM_JOB_ID={1}";
+    const std::string torchrun =
+        "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 RANK={0} LOCAL_RANK={0} MASTER_ADDR=localhost "
+        "MASTER_PORT={2} TORCHELASTIC_RUN_ID={1}";
+    const int port = 31000 + getpid() % 1000;
+    std::vector<std::string> commands;
+    for (const std::string& each : {mpirun, srun, torchrun}) {
+      commands.push_back(fmt::format(fmt::runtime(each), rank, job, port));
+    }
+    return commands;
+  };
+  for (size_t launcher = 0; launcher < 3; ++launcher) {
+    std::string commands;
+    for (const int rank : {0, 1}) {
+      commands += fmt::format("env {} {} work steps=3 & ", variables_for(rank)[launcher], TANDEM_WORKER);
+    }
+    const CommandResult result = run_command(commands + "wait");
+    EXPECT_TRUE(contains(result.output, "rank 0 is done") && contains(result.output, "rank 1 is done"))
+        << result.output;
+  }
+}
+
 class LaunchOnHosts : public ::testing::Test {
  protected:
   void SetUp() override {
