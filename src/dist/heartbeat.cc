@@ -152,17 +152,14 @@ std::string Heartbeat::wait_for_failure(milliseconds longest) const {
 }
 
 void Heartbeat::on_failure(std::function<void(const std::string&)> action) {
-  std::string reason;
-  {
-    const std::lock_guard lock(mutex_);
-    reason = failure_;
-    if (reason.empty()) {
-      actions_.push_back(std::move(action));
-    }
+  std::unique_lock lock(mutex_);
+  if (failure_.empty()) {
+    actions_.push_back(std::move(action));
+    return;
   }
-  if (!reason.empty()) {
-    action(reason);
-  }
+  const std::string reason = failure_;
+  lock.unlock();
+  action(reason);
 }
 
 void Heartbeat::set_rank_0(const std::string& name) {

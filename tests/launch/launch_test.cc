@@ -1,6 +1,8 @@
 // Launching, output, failing, stopping and starting again, on this host and on namespaces.
 #include "launch/launch.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "launched.h"
 
@@ -196,41 +198,62 @@ TEST_F(LaunchOnHosts, ALongCollectiveIsNoDeath) {
   EXPECT_GT(steady_clock::now() - began, milliseconds(7000));
 }
 
+// Starts an sshd on each host; gives the agent command that reaches them from the desk.
+std::string start_sshd(const Hosts& hosts, int count, const std::string& keys) {
+  EXPECT_EQ(run_command("ssh-keygen -q -t ed25519 -N '' -f " + keys + "/host && ssh-keygen -q -t ed25519 -N '' -f " +
+                        keys + "/user && cp " + keys + "/user.pub " + keys + "/authorized && mkdir -p /run/sshd")
+                .code,
+            0);
+  for (int i = 0; i < count; ++i) {
+    const auto started = run_command(
+        hosts.in_host(i, "$(command -v sshd) -f /dev/null -h " + keys + "/host -o AuthorizedKeysFile=" + keys +
+                             "/authorized -o StrictModes=no -o PidFile=none -o UsePAM=no -p 4444"));
+    EXPECT_EQ(started.code, 0) << started.output;
+  }
+  return hosts.in_desk("ssh -p 4444 -i " + keys +
+                       "/user -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKeyChecking=no -o LogLevel=ERROR "
+                       "-o UserKnownHostsFile=/dev/null");
+}
+
+void expect_gone_in_time(const std::map<int, pid_t>& workers) {
+  const auto began = steady_clock::now();
+  const auto any_alive = [&] {
+    return std::any_of(workers.begin(), workers.end(), [](const auto& worker) { return is_alive(worker.second); });
+  };
+  while (any_alive() && steady_clock::now() - began < milliseconds(15000)) {
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_LT(steady_clock::now() - began, milliseconds(10000));
+}
+
 TEST_F(LaunchOnHosts, OverRealSsh) {
   if (run_command("command -v sshd && command -v ssh-keygen").code != 0) {
     GTEST_SKIP() << "no sshd here: install openssh-server";
   }
   const Hosts hosts(2);
   const TemporaryDirectory directory;
-  const std::string keys = directory.path().string();
-  ASSERT_EQ(run_command("ssh-keygen -q -t ed25519 -N '' -f " + keys + "/host && ssh-keygen -q -t ed25519 -N '' -f " +
-                        keys + "/user && cp " + keys + "/user.pub " + keys + "/authorized && mkdir -p /run/sshd")
-                .code,
-            0);
-  for (int i = 0; i < 2; ++i) {
-    const auto started = run_command(
-        hosts.in_host(i, "$(command -v sshd) -f /dev/null -h " + keys + "/host -o AuthorizedKeysFile=" + keys +
-                             "/authorized -o StrictModes=no -o PidFile=none -o UsePAM=no -p 4444"));
-    ASSERT_EQ(started.code, 0) << started.output;
-  }
-  const std::string agent = hosts.in_desk("ssh -p 4444 -i " + keys +
-                                          "/user -o BatchMode=yes -o StrictHostKeyChecking=no -o LogLevel=ERROR "
-                                          "-o UserKnownHostsFile=/dev/null");
+  const std::string agent = start_sshd(hosts, 2, directory.path().string());
   const std::string names = Hosts::address(0) + ":2," + Hosts::address(1);
   {
     Launched launched(launch_arguments(names, agent, 0, {"steps=10"}));
     EXPECT_EQ(launched.wait(milliseconds(30000)), 0) << launched.all();
     EXPECT_TRUE(contains(launched.out(), "[rank 2 on 10.77.0.2] rank 2 is done")) << launched.out();
   }
-  Launched launched(launch_arguments(names, agent, 0, {"steps=100000000"}));
-  const auto workers = launched.wait_for_workers(3);
-  kill(launched.process(), SIGKILL);
-  const auto began = steady_clock::now();
-  const auto any_alive = [&] { return is_alive(workers.at(0)) || is_alive(workers.at(1)) || is_alive(workers.at(2)); };
-  while (any_alive() && steady_clock::now() - began < milliseconds(15000)) {
-    std::this_thread::sleep_for(milliseconds(20));
+  {
+    Launched launched(launch_arguments(names, agent, 0, {"steps=100000000"}));
+    const auto workers = launched.wait_for_workers(3);
+    kill(launched.process(), SIGKILL);
+    expect_gone_in_time(workers);
   }
-  EXPECT_LT(steady_clock::now() - began, milliseconds(10000));
+  if (std::getenv("TANDEM_SOAK") != nullptr) {  // half a minute: the host is cut off from the launcher too
+    Launched launched(launch_arguments(names, agent, 3, {"steps=1000", "pause=3"}));
+    const auto workers = launched.wait_for_workers(3);
+    hosts.cut(1);
+    expect_gone_in_time(workers);
+    EXPECT_EQ(launched.wait(milliseconds(90000)), 0) << launched.all();
+    EXPECT_TRUE(contains(launched.err(), "host 10.77.0.2 no longer answers and is left out")) << launched.err();
+    EXPECT_TRUE(contains(launched.out(), "rank 0 of 2 works")) << launched.out();
+  }
 }
 
 }  // namespace
