@@ -1,5 +1,9 @@
 #include "train/gradient_communicator.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
 #include "core/log.h"
 #include "dist/device_communicator.h"
 #include "dist/hierarchical.h"
@@ -25,6 +29,17 @@ std::unique_ptr<Communicator> make_host_communicator(Team& team, const DistConfi
   return make_hierarchical_communicator(team);
 }
 
+// What a user would otherwise have to set; what is set already stays.
+void set_up_nccl(const Team& team, const DistConfig& config) {
+  const Member& own = team.members()[static_cast<size_t>(team.rank())];
+  if (!own.interface.empty()) {
+    setenv("NCCL_SOCKET_IFNAME", ("=" + own.interface).c_str(), 0);  // the one by which the ranks reach each other
+  }
+  if (config.share_device) {  // NCCL refuses two ranks on one GPU of one host
+    setenv("NCCL_HOSTID", fmt::format("{}-{}", own.host, own.rank).c_str(), 0);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> make_gradient_communicator(Team& team, Backend& backend, const DistConfig& config) {
@@ -41,6 +56,7 @@ std::unique_ptr<Communicator> make_gradient_communicator(Team& team, Backend& ba
   const std::string problem = why_no_nccl();
   require(config.engine != "nccl" || problem.empty(), "dist.engine = \"nccl\" cannot be used: {}", problem);
   if (config.engine != "gloo" && problem.empty()) {
+    set_up_nccl(team, config);
     log::info("gradients travel between GPUs over NCCL");
     return make_nccl_communicator(team, stream);
   }

@@ -1,7 +1,6 @@
-#include <nccl.h>
-
 #include <mutex>
 
+#include "dist/cuda/nccl_library.h"
 #include "dist/cuda/side_stream.h"
 #include "dist/device_communicator.h"
 
@@ -9,7 +8,7 @@ namespace tandem {
 namespace {
 
 void check_nccl(ncclResult_t status, const char* what) {
-  require(status == ncclSuccess, "{} failed: {}", what, ncclGetErrorString(status));
+  require(status == ncclSuccess, "{} failed: {}", what, nccl().get_error_string(status));
 }
 
 ncclDataType_t type_of(DType type) {
@@ -39,16 +38,16 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator(Team& team, DeviceStream compute) : team_(team), side_(compute) {
     ncclUniqueId id{};
     if (team.rank() == 0) {
-      check_nccl(ncclGetUniqueId(&id), "starting NCCL");
+      check_nccl(nccl().get_unique_id(&id), "starting NCCL");
     }
     id = from_hex(team.gather(to_hex(id)).front());
-    check_nccl(ncclCommInitRank(&comm_, team.size(), id, team.rank()), "connecting the GPUs with NCCL");
+    check_nccl(nccl().comm_init_rank(&comm_, team.size(), id, team.rank()), "connecting the GPUs with NCCL");
     team.on_failure([this](const std::string& reason) { abort(reason); });
   }
   ~NcclCommunicator() override {
     const std::lock_guard lock(mutex_);
     if (failure_.empty()) {
-      ncclCommDestroy(comm_);
+      nccl().comm_destroy(comm_);
     }
   }
 
@@ -63,7 +62,7 @@ class NcclCommunicator final : public Communicator {
         all_gather_on(stream, buffer);
       } else {
         check_nccl(
-            ncclAllReduce(buffer.data, buffer.data, count(buffer), type_of(buffer.dtype), ncclSum, comm_, stream),
+            nccl().all_reduce(buffer.data, buffer.data, count(buffer), type_of(buffer.dtype), ncclSum, comm_, stream),
             "an all-reduce with NCCL");
       }
     });
@@ -76,7 +75,7 @@ class NcclCommunicator final : public Communicator {
   }
   Handle start_broadcast(const View& buffer, int root) override {
     return start(buffer, [&](cudaStream_t stream) {
-      check_nccl(ncclBroadcast(buffer.data, buffer.data, count(buffer), type_of(buffer.dtype), root, comm_, stream),
+      check_nccl(nccl().broadcast(buffer.data, buffer.data, count(buffer), type_of(buffer.dtype), root, comm_, stream),
                  "a broadcast with NCCL");
     });
   }
@@ -86,14 +85,14 @@ class NcclCommunicator final : public Communicator {
     const std::lock_guard lock(mutex_);
     if (failure_.empty()) {
       failure_ = reason;
-      ncclCommAbort(comm_);  // ends the kernels that wait for a peer
+      nccl().comm_abort(comm_);  // ends the kernels that wait for a peer
     }
   }
   std::string failure() const override {
     const std::lock_guard lock(mutex_);
     ncclResult_t status = ncclSuccess;
-    if (failure_.empty() && (ncclCommGetAsyncError(comm_, &status) != ncclSuccess || status != ncclSuccess)) {
-      return fmt::format("NCCL failed: {}", ncclGetErrorString(status));
+    if (failure_.empty() && (nccl().comm_get_async_error(comm_, &status) != ncclSuccess || status != ncclSuccess)) {
+      return fmt::format("NCCL failed: {}", nccl().get_error_string(status));
     }
     return failure_;
   }
@@ -106,12 +105,12 @@ class NcclCommunicator final : public Communicator {
            count(buffer) / static_cast<size_t>(size()) * static_cast<size_t>(rank()) * size_of(buffer.dtype);
   }
   void reduce_scatter_on(cudaStream_t stream, const View& buffer) {
-    check_nccl(ncclReduceScatter(buffer.data, own_shard_of(buffer), each(buffer), type_of(buffer.dtype), ncclSum, comm_,
-                                 stream),
+    check_nccl(nccl().reduce_scatter(buffer.data, own_shard_of(buffer), each(buffer), type_of(buffer.dtype), ncclSum,
+                                     comm_, stream),
                "a reduce-scatter with NCCL");
   }
   void all_gather_on(cudaStream_t stream, const View& buffer) {
-    check_nccl(ncclAllGather(own_shard_of(buffer), buffer.data, each(buffer), type_of(buffer.dtype), comm_, stream),
+    check_nccl(nccl().all_gather(own_shard_of(buffer), buffer.data, each(buffer), type_of(buffer.dtype), comm_, stream),
                "an all-gather with NCCL");
   }
   size_t each(const View& buffer) const {
@@ -139,7 +138,7 @@ class NcclCommunicator final : public Communicator {
 
 }  // namespace
 
-std::string why_no_nccl() { return {}; }
+std::string why_no_nccl() { return nccl().problem; }
 
 std::unique_ptr<Communicator> make_nccl_communicator(Team& team, DeviceStream compute) {
   return std::make_unique<NcclCommunicator>(team, compute);
