@@ -1,11 +1,10 @@
 // Attention, backward. With p = softmax(scores), m the dropout factors, dp = (dout v') m and D = sum over keys of p dp:
 //   dv = (p m)' dout,   ds = p (dp - D) / sqrt(width),   dq = ds k,   dk = ds' q.
 //
-// A block of four warps and two heads. The weights p m and ds of a pair of tiles lie in shared memory as bf16; each of
-// dv, dk, dq is then a product of 16-row pieces, one warp a piece. Nothing is added by two blocks, so there are no
-// atomics:
-//  - up to 64 queries and keys, the common case: the block computes a head of the sentence in one pass, and then the
-//    other. Up to 32 of both: the two heads at a time, each by two warps. D is the sum of p dp; `out` is not read.
+// A block of four warps. The weights p m and ds of a pair of tiles lie in shared memory as bf16; each of dv, dk, dq is
+// then a product of 16-row pieces, one warp a piece. Nothing is added by two blocks, so there are no atomics:
+//  - up to 64 queries and keys, the common case: one block computes a head of the sentence in one pass. Up to 32 of
+//    both: two heads at a time, each by two warps. D is the sum of p dp; `out` is not read.
 //  - longer: a block of the sentence goes over the keys for its 64 queries, which gives dq, and then over the queries
 //    for its share of the keys, 32 at a time, which gives dk and dv. D is the row's sum of dout out: the same number.
 #include "backend/cuda/attention_backward.cuh"
@@ -136,30 +135,24 @@ __device__ void clear(const BackwardArguments& a, const Sentence& s, int tiles, 
   }
 }
 
-// Of a block's two heads. (Worked out each time: a register that lives through a pass is one too many.)
-__device__ bool is_last(int head, const BackwardArguments& a) { return head % 2 == 1 || head + 1 == a.shape.heads; }
-
 template <int kWidth, bool kDropout>
 __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
     attention_backward_kernel(const __grid_constant__ BackwardArguments a) {
   await_previous();
   extern __shared__ uint4 memory[];
   auto& shared = *reinterpret_cast<Shared<kWidth>*>(memory);
-  const int pairs = (a.shape.heads + 1) / 2;
-  const int first_head = static_cast<int>(blockIdx.x) % pairs * 2;
-  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x) / pairs);
+  const int head = static_cast<int>(blockIdx.x % a.shape.heads);
+  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x / a.shape.heads));
   const int tiles = max(1, (s.queries + kTile - 1) / kTile);
   if (s.tile >= tiles) {
     return;
   }
   if (!s.attends) {
-    for (int head = first_head; head < min(first_head + 2, a.shape.heads); ++head) {
-      clear(a, s, tiles, head);
-    }
+    clear(a, s, tiles, head);
     return;
   }
   const DropoutMask mask(a.shape.dropout);
-  Pair pair = {.head = first_head,
+  Pair pair = {.head = head,
                .base = 0,
                .warp = static_cast<int>(threadIdx.x) / kWarp,
                .warps = kThreads / kWarp,
@@ -171,6 +164,9 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
                .causal = a.shape.causal};
   if (s.queries <= kTile && s.keys <= kTile) {
     if (s.queries <= kTile / 2 && s.keys <= kTile / 2) {
+      if (head % 2 == 1) {
+        return;  // the block of the head before does both
+      }
       const int half = pair.warp / 2;
       pair.warps = 2;
       pair.warp %= 2;
@@ -180,31 +176,17 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
         pair.queries = pair.keys = 0;
       }
     }
-    while (true) {
-      one_pass<kWidth, kDropout>(shared, a, s, pair, mask);
-      if (pair.warps == 2 || is_last(pair.head, a)) {
-        return;
-      }
-      ++pair.head;
-      __syncthreads();
-    }
+    one_pass<kWidth, kDropout>(shared, a, s, pair, mask);
+    return;
   }
   pair.first_query = s.tile * kTile;
   pair.first_row += pair.first_query;
   pair.queries = min(kTile, s.queries - pair.first_query);
-  while (true) {
-    long_queries<kWidth, kDropout>(shared, a, s, pair, mask);
-    Pair share = pair;
-    for (int first = s.tile * kKeyStep; first < s.keys; first += tiles * kKeyStep) {
-      share.first_key = first;
-      share.keys = min(kKeyStep, s.keys - first);
-      long_keys<kWidth, kDropout>(shared, a, s, share, mask);
-    }
-    if (is_last(pair.head, a)) {
-      return;
-    }
-    ++pair.head;
-    __syncthreads();
+  long_queries<kWidth, kDropout>(shared, a, s, pair, mask);
+  for (int first = s.tile * kKeyStep; first < s.keys; first += tiles * kKeyStep) {
+    pair.first_key = first;
+    pair.keys = min(kKeyStep, s.keys - first);
+    long_keys<kWidth, kDropout>(shared, a, s, pair, mask);
   }
 }
 
@@ -231,7 +213,7 @@ void CudaBackend::attention_backward(const View& dq, const View& dk, const View&
   for (const View* view : {&dq, &dk, &dv, &dout, &out, &q, &k, &v}) {
     arguments.shape.vectors &= vectors_of_8(*view);
   }
-  const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * divide_up(shape.heads, 2));
+  const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * shape.heads);
   for_width(arguments.shape.width, arguments.shape.dropout.on(), [&]<int kWidth, bool kDropout>() {
     const auto kernel = attention_backward_kernel<kWidth, kDropout>;
     constexpr int kBytes = sizeof(Shared<kWidth>);
