@@ -1,6 +1,6 @@
-// Attention, forward. A block of two warps computes two heads of 32 queries of a sentence, one behind the other, and
-// walks over the sentence's keys 32 at a time with a running maximum and sum. Two steps of keys and values are on their
-// way at any time, those of the next head behind those of this one: what a block waits for is the first step only.
+// Attention, forward. A block of two warps computes one head of 32 queries of a sentence and walks over the sentence's
+// keys 32 at a time with a running maximum and sum; two steps of keys and values are on their way at any time, so that
+// a sentence of up to 64 keys is fetched in one go. It is bound by memory: what counts is many small blocks in flight.
 #include "backend/cuda/attention.cuh"
 #include "backend/cuda/cuda_backend.h"
 
@@ -12,9 +12,6 @@ using namespace cuda;  // NOLINT: device code of this file only
 
 constexpr int kTile = 32;  // queries of a block
 constexpr int kThreads = kTile / 16 * kWarp;
-
-template <int kWidth>
-constexpr int kHeads = kWidth <= 64 ? 2 : 1;  // of a block
 
 struct ForwardArguments {
   AttentionArguments shape;
@@ -34,10 +31,9 @@ struct Queries {
 };
 
 // Replaces scores by 2^(scaled score - scaled maximum), adds them to the total, and brings what was added up before to
-// the new maximum. `key` is the position of this lane's first key; nothing was added up before the sentence's first.
+// the new maximum. `key` is the position of this lane's first key.
 template <int kWidth>
 __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], int key, float scale_log2) {
-  const bool more = key >= kKeyStep;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int limit = queries.limit[r] - key;
@@ -60,12 +56,10 @@ __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], in
     }
     queries.most[r] = most;
     queries.total[r] = total;
-    if (more) {
 #pragma unroll
-      for (int n = 0; n < kWidth / 8; ++n) {
-        queries.sums[n][2 * r] *= shrink;
-        queries.sums[n][2 * r + 1] *= shrink;
-      }
+    for (int n = 0; n < kWidth / 8; ++n) {
+      queries.sums[n][2 * r] *= shrink;
+      queries.sums[n][2 * r + 1] *= shrink;
     }
   }
 }
@@ -123,97 +117,71 @@ __device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries
                             queries.sums, {__fdividef(kept, totals[0]), __fdividef(kept, totals[1])}, a.shape);
 }
 
-// A head and a step of its keys.
-struct Step {
-  int head, key;
-
-  __device__ void advance(int keys) {
-    key += kKeyStep;
-    if (key >= keys) {
-      key = 0;
-      ++head;
-    }
-  }
-};
-
-// Zeros for the queries of the heads [begin, end).
-__device__ void clear(const ForwardArguments& a, int begin, int end, int64_t row, int count) {
-  const Team team = {static_cast<int>(threadIdx.x), kThreads};
-  for (int head = begin; head < end; ++head) {
-    clear_rows(a.out.at(row, int64_t{head} * a.shape.width), a.out.stride, count, a.shape, team);
-    if (a.log_sums != nullptr && team.thread < count) {
-      a.log_sums[head * a.log_sums_stride + row + team.thread] = 0;
-    }
-  }
-}
-
 template <int kWidth, bool kDropout>
-__global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 8 : 4) attention_kernel(const ForwardArguments a) {
+__global__ void __launch_bounds__(kThreads) attention_kernel(const ForwardArguments a) {
   await_previous();
   constexpr int kSize = kTile * kPitch<kWidth>;
   static_assert(kTile == kKeyStep);
-  __shared__ alignas(16) Bf16 q[kHeads<kWidth>][kSize], k[2][kSize], v[2][kSize];
-  const int groups = (a.shape.heads + kHeads<kWidth> - 1) / kHeads<kWidth>;
-  const int first_head = static_cast<int>(blockIdx.x) % groups * kHeads<kWidth>;
-  const int end_head = min(first_head + kHeads<kWidth>, a.shape.heads);
-  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x) / groups);
+  __shared__ alignas(16) Bf16 q[kSize], k[2][kSize], v[2][kSize];
+  const int head = static_cast<int>(blockIdx.x % a.shape.heads);
+  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x / a.shape.heads));
   const int first = s.tile * kTile;
   const int count = min(kTile, s.queries - first);
   if (count <= 0) {
     return;
   }
-  const int thread = static_cast<int>(threadIdx.x);
+  const Team team = {static_cast<int>(threadIdx.x), kThreads};
   const int64_t row = s.first_query + first;
+  const int64_t column = int64_t{head} * a.shape.width;
   if (!s.attends) {
-    clear(a, first_head, end_head, row, count);
+    clear_rows(a.out.at(row, column), a.out.stride, count, a.shape, team);
+    if (a.log_sums != nullptr && team.thread < count) {
+      a.log_sums[head * a.log_sums_stride + row + team.thread] = 0;
+    }
     return;
   }
   const auto visible = [&](int query) { return a.shape.causal ? min(s.keys, first + query + 1) : s.keys; };
   const int keys = visible(count - 1);
-  Step ahead = {first_head, 0};
-  const auto load_ahead = [&](int stage) {
-    if (ahead.head < end_head) {
-      const int64_t column = int64_t{ahead.head} * a.shape.width;
-      const int64_t key_row = s.first_key + ahead.key;
-      const int present = min(kKeyStep, keys - ahead.key);
-      if (ahead.key == 0) {
-        load_tile<kWidth, false, kTile, kThreads>(q[ahead.head - first_head], a.q.at(row, column), a.q.stride, count,
-                                                  round_up(count, 16), a.shape, thread);
-      }
-      load_tile<kWidth, true, kTile, kThreads>(k[stage], a.k.at(key_row, column), a.k.stride, present, kTile, a.shape,
-                                               thread);
-      load_tile<kWidth, true, kTile, kThreads>(v[stage], a.v.at(key_row, column), a.v.stride, present, kTile, a.shape,
-                                               thread);
-      ahead.advance(keys);
-    }
-    commit_copies();
+  const auto load_step = [&](int begin) {
+    const int stage = begin / kKeyStep % 2;
+    const int present = min(kKeyStep, keys - begin);
+    load_tile<kWidth, true>(k[stage], a.k.at(s.first_key + begin, column), a.k.stride, present, kKeyStep, a.shape,
+                            team);
+    load_tile<kWidth, true>(v[stage], a.v.at(s.first_key + begin, column), a.v.stride, present, kKeyStep, a.shape,
+                            team);
   };
-  load_ahead(0);
-  load_ahead(1);
+  load_tile<kWidth, false>(q, a.q.at(row, column), a.q.stride, count, round_up(count, 16), a.shape, team);
+  load_step(0);
+  commit_copies();
+  if (keys > kKeyStep) {
+    load_step(kKeyStep);
+  }
+  commit_copies();
 
   const DropoutMask mask(a.shape.dropout);
-  const int own = thread / kWarp * 16;  // the warp's first query
-  const int query = own + thread % kWarp / 4;
+  const int own = team.thread / kWarp * 16;  // the warp's first query
+  Bf16* slab = q + own * kPitch<kWidth>;
+  const int query = own + team.thread % kWarp / 4;
+  Queries<kWidth> queries;
+  queries.row = row + query;
+  queries.limit[0] = visible(query);
+  queries.limit[1] = visible(query + 8);
   const int warp_keys = own < count ? min(keys, visible(own + 15)) : 0;
-  int stage = 0;
-  for (int head = first_head; head < end_head; ++head) {
-    Bf16* slab = q[head - first_head] + own * kPitch<kWidth>;
-    Queries<kWidth> queries;
-    queries.row = row + query;
-    queries.limit[0] = visible(query);
-    queries.limit[1] = visible(query + 8);
-    for (int begin = 0; begin < keys; begin += kKeyStep, stage ^= 1) {
-      wait_copies<1>();
-      __syncthreads();
-      if (begin < warp_keys) {
-        attend<kWidth, kDropout>(queries, slab, k[stage], v[stage], begin, head, a.shape.scale_log2, mask);
-      }
-      __syncthreads();
-      load_ahead(stage);
+  for (int begin = 0; begin < keys; begin += kKeyStep) {
+    wait_copies<1>();
+    __syncthreads();
+    const int stage = begin / kKeyStep % 2;
+    if (begin < warp_keys) {
+      attend<kWidth, kDropout>(queries, slab, k[stage], v[stage], begin, head, a.shape.scale_log2, mask);
     }
-    if (own < count) {
-      finish<kWidth>(a, queries, slab, row, count, head, kDropout ? mask.scale() : 1.0F);
+    if (begin + 2 * kKeyStep < keys) {
+      __syncthreads();
+      load_step(begin + 2 * kKeyStep);
     }
+    commit_copies();
+  }
+  if (own < count) {
+    finish<kWidth>(a, queries, slab, row, count, head, kDropout ? mask.scale() : 1.0F);
   }
 }
 
@@ -234,10 +202,9 @@ void CudaBackend::attention(const View& out, const View& log_sums, const View& q
                              .log_sums = data<float>(log_sums),
                              .log_sums_stride = log_sums.stride};
   arguments.shape.vectors &= vectors_of_8(out) && vectors_of_8(q) && vectors_of_8(k) && vectors_of_8(v);
+  const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * shape.heads);
   for_width(arguments.shape.width, arguments.shape.dropout.on(), [&]<int kWidth, bool kDropout>() {
-    const int64_t blocks = slots<kTile>(arguments.shape) * divide_up(shape.heads, kHeads<kWidth>);
-    launch("attention", attention_kernel<kWidth, kDropout>, {static_cast<unsigned>(blocks), kThreads, 0, stream_},
-           arguments);
+    launch("attention", attention_kernel<kWidth, kDropout>, {blocks, kThreads, 0, stream_}, arguments);
   });
 }
 

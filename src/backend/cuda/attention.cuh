@@ -16,7 +16,7 @@ namespace tandem::cuda {
 constexpr int kKeyStep = 32;  // keys whose order is permuted among themselves
 
 // Row of a key in its tile, and the other way round.
-__device__ constexpr int permuted(int key) {
+__device__ inline int permuted(int key) {
   return (key & ~31) | ((key >> 1 & 3) << 3) | ((key >> 3 & 3) << 1) | (key & 1);
 }
 
@@ -128,7 +128,7 @@ __device__ Sentence find_sentence(const AttentionArguments& a, int slot) {
 template <int kWidth>
 constexpr int kPitch = kWidth + 8;
 
-// 16 bytes to shared memory; zeros where !present, and then `from` may be any address. Done after a wait.
+// 16 bytes to shared memory, zeros where !present; done after a wait.
 __device__ inline void copy_async(Bf16* to, const Bf16* from, bool present) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(present ? 16 : 0)
@@ -141,32 +141,37 @@ __device__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Rows [0, filled) of a tile of kRows, from a head's columns of a matrix, `from` being row 0; zeros from row `count`
-// and from column `width` on. kKeys: in the keys' order. By kThreads threads. kUnroll: false where registers are few.
-template <int kWidth, bool kKeys, int kRows, int kThreads, bool kUnroll = true>
+// A team of threads that load a tile together.
+struct Team {
+  int thread, threads;
+};
+
+// Rows [0, filled) of a tile from a head's columns of a matrix, `from` being row 0; zeros from row `count` and from
+// column `width` on. kKeys: in the keys' order.
+template <int kWidth, bool kKeys>
 __device__ void load_tile(Bf16* tile, const Bf16* from, int64_t stride, int count, int filled,
-                          const AttentionArguments& a, int thread) {
-  constexpr int kChunks = kWidth / 8, kTogether = kThreads / kChunks;  // of a row, rows at a time
-  const int column = thread % kChunks * 8, row = thread / kChunks;
-  Bf16* to = tile + (kKeys ? permuted(row) : row) * kPitch<kWidth> + column;
-  const Bf16* source = from + row * stride + column;
-  const int present = column < a.width ? count : 0;
-  constexpr int kUnrolled = kUnroll ? 8 : 1;
-#pragma unroll kUnrolled
-  for (int first = 0; first < kRows; first += kTogether) {
-    // No bit of `row` and `first` is set in both, so that the order of their sum is the sum of their orders.
-    Bf16* place = to + (kKeys ? permuted(first) : first) * kPitch<kWidth>;
-    if (row + first < filled) {
-      if (a.vectors) {
-        copy_async(place, source, row + first < present);
-      } else {
+                          const AttentionArguments& a, Team team) {
+  constexpr int kChunks = kWidth / 8;
+  const int column = team.thread % kChunks * 8;
+  const int rows = team.threads / kChunks;  // that the team loads at a time
+  int row = team.thread / kChunks;
+  if (a.vectors) {
+    const Bf16* source = from + row * stride + column;
+    const int present = column < a.width ? count : 0;
 #pragma unroll 1
-        for (int i = 0; i < 8; ++i) {
-          place[i] = row + first < present && column + i < a.width ? source[i] : __float2bfloat16_rn(0.0F);
-        }
+    for (; row < filled; row += rows, source += rows * stride) {
+      Bf16* to = tile + (kKeys ? permuted(row) : row) * kPitch<kWidth> + column;
+      copy_async(to, row < present ? source : from, row < present);
+    }
+  } else {
+#pragma unroll 1
+    for (; row < filled; row += rows) {
+      Bf16* to = tile + (kKeys ? permuted(row) : row) * kPitch<kWidth> + column;
+#pragma unroll 1
+      for (int i = 0; i < 8; ++i) {
+        to[i] = row < count && column + i < a.width ? from[row * stride + column + i] : __float2bfloat16_rn(0.0F);
       }
     }
-    source += kTogether * stride;
   }
 }
 
@@ -249,11 +254,6 @@ __device__ void store_rows(Bf16* to, int64_t stride, int first, int count, Bf16*
     }
   }
 }
-
-// A team of threads that work together.
-struct Team {
-  int thread, threads;
-};
 
 // Zeros in a head's columns of `count` rows.
 __device__ inline void clear_rows(Bf16* to, int64_t stride, int count, const AttentionArguments& a, Team team) {

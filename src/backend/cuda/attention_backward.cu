@@ -19,8 +19,8 @@ using namespace cuda;  // NOLINT: device code of this file only
 template <int kWidth, bool kDropout>
 __device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, const Pair& pair,
                          const DropoutMask& mask) {
-  load_queries<kWidth, true>(shared, a, pair);
-  load_keys<kWidth, true>(shared, a, pair, s.first_key);
+  load_queries(shared, a, pair);
+  load_keys(shared, a, pair, s.first_key);
   commit_copies();
   const Two log_sums = load_log_sums(a, pair);
   wait_copies<0>();

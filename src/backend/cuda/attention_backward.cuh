@@ -27,7 +27,7 @@ struct Shared {
 // A tile of queries against a tile of keys, as one warp sees it. Rows of tiles in shared memory count from `base`.
 struct Pair {
   int head, base;
-  int warp, warps;           // of those that work on this head: four, or two for the block's first or second half
+  int warp, warps;           // of those that work on this head
   int first_row;             // packed row of the first query
   int first_query, queries;  // position in the sentence, rows of the tile
   int first_key, keys;       // the same of the keys
@@ -37,6 +37,7 @@ struct Pair {
   __device__ int visible(int end) const { return causal ? min(keys, first_query + end - first_key) : keys; }
   // The first query, in multiples of 16, that sees the key at `key` of the tile, a multiple of 32.
   __device__ int first_seeing(int key) const { return causal ? max(0, first_key + key - first_query) : 0; }
+  __device__ Team team() const { return {warp * kWarp + static_cast<int>(threadIdx.x) % kWarp, warps * kWarp}; }
 };
 
 // A value for the queries g and g + 8 of a warp's 16.
@@ -44,32 +45,23 @@ struct Two {
   float r[2];
 };
 
-// Of a pair's tile, by the threads that work on this head. kUnroll: in one pass; longer sentences have all four warps.
-template <int kWidth, bool kKeys, bool kUnroll>
-__device__ void load_rows(Bf16* tile, const Matrix& matrix, int row, int count, const BackwardArguments& a,
-                          const Pair& pair) {
-  Bf16* to = tile + pair.base * kPitch<kWidth>;
-  const Bf16* from = matrix.at(row, int64_t{pair.head} * a.shape.width);
-  const int filled = round_up(count, kKeys ? kKeyStep : 16);
-  const int thread = pair.warp * kWarp + static_cast<int>(threadIdx.x) % kWarp;
-  if (kUnroll && pair.warps == 2) {
-    load_tile<kWidth, kKeys, kTile / 2, kThreads / 2, kUnroll>(to, from, matrix.stride, count, filled, a.shape, thread);
-  } else {
-    load_tile<kWidth, kKeys, kTile, kThreads, kUnroll>(to, from, matrix.stride, count, filled, a.shape, thread);
-  }
-}
-
-template <int kWidth, bool kUnroll = false>
+template <int kWidth>
 __device__ void load_queries(Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair) {
-  load_rows<kWidth, false, kUnroll>(shared.q, a.q, pair.first_row, pair.queries, a, pair);
-  load_rows<kWidth, false, kUnroll>(shared.dout, a.dout, pair.first_row, pair.queries, a, pair);
+  const int64_t column = int64_t{pair.head} * a.shape.width;
+  const int offset = pair.base * kPitch<kWidth>, filled = round_up(pair.queries, 16);
+  load_tile<kWidth, false>(shared.q + offset, a.q.at(pair.first_row, column), a.q.stride, pair.queries, filled, a.shape,
+                           pair.team());
+  load_tile<kWidth, false>(shared.dout + offset, a.dout.at(pair.first_row, column), a.dout.stride, pair.queries, filled,
+                           a.shape, pair.team());
 }
 
 // `row` is the packed row of the tile's first key.
-template <int kWidth, bool kUnroll = false>
+template <int kWidth>
 __device__ void load_keys(Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair, int row) {
-  load_rows<kWidth, true, kUnroll>(shared.k, a.k, row, pair.keys, a, pair);
-  load_rows<kWidth, true, kUnroll>(shared.v, a.v, row, pair.keys, a, pair);
+  const int64_t column = int64_t{pair.head} * a.shape.width;
+  const int offset = pair.base * kPitch<kWidth>, filled = round_up(pair.keys, kKeyStep);
+  load_tile<kWidth, true>(shared.k + offset, a.k.at(row, column), a.k.stride, pair.keys, filled, a.shape, pair.team());
+  load_tile<kWidth, true>(shared.v + offset, a.v.at(row, column), a.v.stride, pair.keys, filled, a.shape, pair.team());
 }
 
 // In base 2.
