@@ -41,7 +41,7 @@ class ChartCard {
       visibility: chart.curves.map((curve) => !this.hidden.has(curve.name)), customBars: bands,
       stackedGraph: chart.stacked, fillAlpha: chart.stacked ? 0.55 : 0.16, connectSeparatedPoints: !chart.stacked,
       includeZero: chart.stacked, gridLineColor: grid, axisLineColor: grid, axisLabelFontSize: 12,
-      axes: {x: {axisLabelFormatter: tick, pixelsPerLabel: 70}, y: {axisLabelFormatter: tick, axisLabelWidth: 48, pixelsPerLabel: 34}},
+      axes: {x: {axisLabelFormatter: tick, pixelsPerLabel: 70}, y: {axisLabelFormatter: tick, axisLabelWidth: 54, pixelsPerLabel: 34}},
       highlightCircleSize: 3, dateWindow: view.window, animatedZooms: false, yRangePad: 6, xRangePad: 3,
     };
   }

@@ -94,7 +94,7 @@ const comparison = (runs) => {
       ['best BLEU', ...runs.map((run) => number(bestOf(run, 'bleu', Math.max)))],
       ['last record', ...runs.map((run) => moment(run.last_record))],
     ]),
-    el('h3', {class: 'apart'}, 'Answers'), table('Answers of all runs', ['question', ...names], rows, 'wide'),
+    el('div', {class: 'apart'}, table('Answers of all runs', ['question', ...names], rows, 'wide')),
     fold('all numbers', 'All numbers', () => numbersTable(runs, verdicts)),
     fold('differences', 'Settings that differ', () => differences(runs)));
 };
