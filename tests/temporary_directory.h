@@ -28,6 +28,7 @@ class TemporaryDirectory {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  std::string at(const std::string& name) const { return (path_ / name).string(); }
 
  private:
   std::filesystem::path path_;

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -17,7 +18,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-pid_t spawn(const std::vector<std::string>& arguments, const fs::path& in, const fs::path& out, const fs::path& err) {
+pid_t spawn(const std::vector<std::string>& arguments, const fs::path& in, const fs::path& out, const fs::path& err,
+            std::vector<std::string> environment = {}) {
   std::vector<std::string> all{TANDEM_BINARY};
   all.insert(all.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
@@ -33,6 +35,9 @@ pid_t spawn(const std::vector<std::string>& arguments, const fs::path& in, const
         _exit(126);
       }
     };
+    for (std::string& variable : environment) {
+      putenv(variable.data());
+    }
     redirect(in, O_RDONLY, 0);
     redirect(out, O_WRONLY | O_CREAT | O_APPEND, 1);
     redirect(err, O_WRONLY | O_CREAT | O_APPEND, 2);
@@ -60,8 +65,9 @@ std::string pair_line(PhiloxStream& random, std::string& target) {
 
 }  // namespace
 
-pid_t start(const std::vector<std::string>& arguments, const fs::path& log) {
-  return spawn(arguments, "/dev/null", log, log);
+pid_t start(const std::vector<std::string>& arguments, const fs::path& log,
+            const std::vector<std::string>& environment) {
+  return spawn(arguments, "/dev/null", log, log, environment);
 }
 
 namespace {
@@ -102,14 +108,14 @@ void write_text(const fs::path& path, const std::string& text) {
   ASSERT_TRUE(file.good()) << path;
 }
 
-TemporaryDirectory::TemporaryDirectory() {
-  std::string name = (fs::temp_directory_path() / "tandem-test-XXXXXX").string();
-  path_ = mkdtemp(name.data());
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
+bool appears(const fs::path& file, const std::string& text) {
+  for (int i = 0; i < 3000; ++i) {
+    if (read_text(file).find(text) != std::string::npos) {
+      return true;
+    }
+    usleep(10000);
+  }
+  return false;
 }
 
 void make_small_corpus(const TemporaryDirectory& directory) {
@@ -161,6 +167,21 @@ std::vector<std::string> train_arguments(const TemporaryDirectory& directory, co
                                      "run=" + directory.at(run), "stop.max_steps=" + std::to_string(steps)};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
+}
+
+std::map<int, double> train_records(const fs::path& run, const std::string& field, int rank) {
+  std::map<int, double> values;
+  std::ifstream file(run / "metrics" / (std::to_string(rank) + ".jsonl"));
+  const auto number = [](const std::string& line, const std::string& name) {
+    const size_t at = line.find("\"" + name + "\":");
+    return at == std::string::npos ? std::nan("") : std::strtod(line.c_str() + at + name.size() + 3, nullptr);
+  };
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"kind\":\"train\"") != std::string::npos) {
+      values[static_cast<int>(number(line, "step"))] = number(line, field);
+    }
+  }
+  return values;
 }
 
 }  // namespace tandem::testing

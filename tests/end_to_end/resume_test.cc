@@ -13,17 +13,6 @@ std::string weights(const TemporaryDirectory& directory, const std::string& run)
   return read_text(directory / (run + "/latest/model.safetensors"));
 }
 
-// Waits until the text appears in the file, or half a minute.
-bool appears(const fs::path& file, const std::string& text) {
-  for (int i = 0; i < 3000; ++i) {
-    if (read_text(file).find(text) != std::string::npos) {
-      return true;
-    }
-    usleep(10000);
-  }
-  return false;
-}
-
 class Resume : public ::testing::Test {
  protected:
   void SetUp() override { make_small_corpus(directory_); }
@@ -127,20 +116,11 @@ TEST_F(Resume, RoundsKeepTheCurve) {
   // The same step in one round or several: equal but for the order of additions.
   expect_trains("one", 20, {"log.every_steps=1"});
   expect_trains("many", 20, {"log.every_steps=1", "batch.micro_batch=80"});
-  const auto losses = [&](const std::string& run) {
-    std::vector<double> values;
-    const std::string text = read_text(directory_ / (run + "/metrics/0.jsonl"));
-    const std::string key = "\"loss\":";
-    for (size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
-      values.push_back(std::stod(text.substr(at + key.size())));
-    }
-    return values;
-  };
-  const std::vector<double> one = losses("one"), many = losses("many");
+  const auto one = train_records(directory_ / "one", "loss"), many = train_records(directory_ / "many", "loss");
   ASSERT_EQ(one.size(), 20u);
   ASSERT_EQ(many.size(), 20u);
-  for (size_t i = 0; i < one.size(); ++i) {
-    EXPECT_NEAR(many[i] / one[i], 1, 1e-5) << "step " << i;
+  for (const auto& [step, loss] : one) {
+    EXPECT_NEAR(many.at(step) / loss, 1, 1e-5) << "step " << step;
   }
 }
 

@@ -1,0 +1,180 @@
+// Several workers train one model, as real processes: the same losses however many there are, the same bits sharded or
+// not, and going on after every kind of stop.
+#include "end_to_end/team.h"
+
+#include <signal.h>
+
+#include "dist/hosts.h"
+
+namespace tandem::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSteps = 50;
+
+class TeamTrain : public ::testing::Test {
+ protected:
+  void SetUp() override { make_small_corpus(directory_); }
+
+  std::vector<std::string> command(const std::string& name, int steps, std::vector<std::string> more = {}) const {
+    more.emplace_back("log.every_steps=1");
+    return train_arguments(directory_, name, steps, more);
+  }
+  Result expect_trains(int workers, const std::string& name, int steps, const std::vector<std::string>& more = {}) {
+    const Result result = run(launch_arguments("localhost:" + std::to_string(workers), command(name, steps, more)));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result;
+  }
+  void expect_same_losses(const std::string& one, const std::string& other, int first = 1) const {
+    const double difference = loss_difference(directory_ / one, directory_ / other, first, kSteps);
+    std::printf("%s against %s: losses differ by %.1e\n", other.c_str(), one.c_str(), difference);
+    EXPECT_LT(difference, 1e-5) << other;
+  }
+
+  TemporaryDirectory directory_;
+};
+
+// Dropout 0.1, lengths of 2 to 7 words. relu's derivative jumps at zero, so that a unit within rounding of it may flip
+// between two orders of additions; at this learning rate none does in 50 steps. gelu has no such place.
+TEST_F(TeamTrain, AnyNumberOfWorkersHasTheSameLosses) {
+  for (const std::string activation : {"gelu", "relu"}) {
+    std::vector<std::string> set{"model.activation=" + activation, "optimizer.ema_decay=0.9"};
+    set.push_back(activation == "relu" ? "schedule.learning_rate=0.001" : "schedule.learning_rate=0.003");
+    ASSERT_EQ(run(command(activation + "1", kSteps, set)).exit_code, 0);
+    const auto losses = train_records(directory_ / (activation + "1"), "loss");
+    EXPECT_LT(losses.at(kSteps), 0.9 * losses.at(1)) << "it must learn";
+    for (const int workers : {2, 3}) {
+      const std::string name = activation + std::to_string(workers);
+      const Result result = expect_trains(workers, name, kSteps, set);
+      EXPECT_NE(result.err.find(std::to_string(workers) + " workers, started by tandem launch"), std::string::npos);
+      expect_same_losses(activation + "1", name);
+      std::vector<std::string> sharded = set;
+      sharded.emplace_back("dist.shard_optimizer=true");
+      expect_trains(workers, name + "sharded", kSteps, sharded);
+      EXPECT_EQ(saved_bits(directory_ / name), saved_bits(directory_ / (name + "sharded"))) << name;
+      EXPECT_EQ(read_text(directory_ / (name + "/latest/ema.safetensors")),
+                read_text(directory_ / (name + "sharded/latest/ema.safetensors")));
+    }
+  }
+  expect_trains(2, "rounds", kSteps, {"model.activation=gelu", "batch.micro_batch=80"});
+  expect_same_losses("gelu1", "rounds");
+  expect_trains(1, "alone", kSteps, {"model.activation=gelu"});
+  EXPECT_EQ(saved_bits(directory_ / "gelu1"), saved_bits(directory_ / "alone"));
+}
+
+TEST_F(TeamTrain, GoesOnWithAnotherNumberOfWorkers) {
+  const std::vector<std::string> set{"model.activation=gelu", "checkpoint.every_steps=10"};
+  ASSERT_EQ(run(command("whole", kSteps, set)).exit_code, 0);
+  std::vector<std::string> sharded = set;
+  sharded.emplace_back("dist.shard_optimizer=true");
+  expect_trains(2, "moved", 13, sharded);
+  const Result three = expect_trains(3, "moved", 30, set);
+  EXPECT_NE(three.err.find("going on from step 13"), std::string::npos) << three.err;
+  expect_trains(2, "moved", 40, sharded);
+  ASSERT_EQ(run(command("moved", kSteps, set)).exit_code, 0);
+  expect_same_losses("whole", "moved");
+}
+
+TEST_F(TeamTrain, ResumesBitForBitAndStartsOver) {
+  expect_trains(2, "whole", 30);
+  expect_trains(2, "parts", 11);
+  const Result on = expect_trains(2, "parts", 30);
+  EXPECT_NE(on.err.find("going on from step 11"), std::string::npos) << on.err;
+  EXPECT_EQ(saved_bits(directory_ / "whole"), saved_bits(directory_ / "parts"));
+  const Result over = expect_trains(2, "parts", 30, {"--start-over"});
+  EXPECT_EQ(over.err.find("going on"), std::string::npos) << over.err;
+  EXPECT_EQ(saved_bits(directory_ / "whole"), saved_bits(directory_ / "parts"));
+}
+
+TEST_F(TeamTrain, ASignalToTheLauncherSavesAndEnds) {
+  constexpr int kMany = 400;
+  expect_trains(2, "whole", kMany);
+  const fs::path log = directory_ / "log";
+  const pid_t launcher = start(launch_arguments("localhost:2", command("stopped", kMany)), log);
+  ASSERT_TRUE(appears(log, "step 20/")) << read_text(log);
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(wait_for(launcher), 128 + SIGTERM) << read_text(log);
+  EXPECT_TRUE(fs::exists(directory_ / "stopped/latest/manifest.json")) << read_text(log);
+  EXPECT_LT(train_records(directory_ / "stopped", "loss").rbegin()->first, kMany);
+  const Result on = expect_trains(2, "stopped", kMany);
+  EXPECT_NE(on.err.find("going on from step"), std::string::npos) << on.err;
+  EXPECT_EQ(saved_bits(directory_ / "whole"), saved_bits(directory_ / "stopped"));
+}
+
+// Two processes with the variables that another launcher sets.
+TEST_F(TeamTrain, OtherLaunchersVariablesStartATeamToo) {
+  expect_trains(2, "launched", 20);
+  using Variables = std::vector<std::string>;
+  const std::string torchrun_port = "MASTER_PORT=" + std::to_string(20000 + getpid() % 10000);
+  const std::map<std::string, std::function<Variables(const std::string& rank)>> launchers{
+      {"torchrun",
+       [&](const std::string& rank) {
+         return Variables{"RANK=" + rank,       "LOCAL_RANK=" + rank,    "WORLD_SIZE=2",
+                          "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", torchrun_port};
+       }},
+      {"mpirun", [&](const std::string& rank) {
+         return Variables{"OMPI_COMM_WORLD_RANK=" + rank, "OMPI_COMM_WORLD_SIZE=2",
+                          "OMPI_COMM_WORLD_LOCAL_RANK=" + rank, "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+                          "PMIX_NAMESPACE=" + directory_.path().filename().string()};
+       }}};
+  for (const auto& [name, variables] : launchers) {
+    const auto log = [&](int rank) { return directory_ / (name + std::to_string(rank) + ".log"); };
+    const pid_t first = start(command(name, 20), log(0), variables("0"));
+    const pid_t second = start(command(name, 20), log(1), variables("1"));
+    EXPECT_EQ(wait_for(first), 0) << read_text(log(0));
+    EXPECT_EQ(wait_for(second), 0) << read_text(log(1));
+    EXPECT_NE(read_text(log(0)).find("2 workers, started by " + name), std::string::npos) << read_text(log(0));
+    EXPECT_EQ(saved_bits(directory_ / "launched"), saved_bits(directory_ / name));
+  }
+}
+
+// Hosts without a shared disk: `run` is a directory of each host's own.
+class TeamDisks : public TeamTrain {
+ protected:
+  void SetUp() override {
+    if (const std::string why = Hosts::unavailable(); !why.empty()) {
+      GTEST_SKIP() << why;
+    }
+    TeamTrain::SetUp();
+    hosts_ = std::make_unique<Hosts>(3);
+    fs::create_directory(directory_ / "run");
+    const std::string own = directory_.at("disk-") + "$host", script = directory_.at("reach");
+    write_text(script, "#!/bin/sh\nhost=$1\nshift\nexec " + hosts_->agent() + " $host \"mkdir -p " + own +
+                           " && mount --bind " + own + " " + directory_.at("run") + " && $*\"\n");
+    fs::permissions(script, fs::perms::owner_all);
+  }
+  Result launch(const std::string& hosts, int steps) {
+    Result result = run(launch_arguments(hosts, command("run", steps), {"--agent", directory_.at("reach")}));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result;
+  }
+  fs::path disk(const std::string& host) const { return directory_ / ("disk-" + host); }
+
+  std::unique_ptr<Hosts> hosts_;
+};
+
+TEST_F(TeamDisks, EveryHostKeepsTheLatestCheckpoint) {
+  expect_trains(3, "whole", kSteps);
+  launch("a,b,c", 20);
+  for (const std::string host : {"b", "c"}) {
+    EXPECT_EQ(saved_bits(disk("a")), saved_bits(disk(host)));
+    EXPECT_EQ(read_text(disk("a") / "latest/manifest.json"), read_text(disk(host) / "latest/manifest.json"));
+  }
+  EXPECT_TRUE(fs::is_empty(directory_ / "run")) << "nothing is written where no host has its disk";
+
+  fs::remove_all(disk("a"));
+  const Result on = launch("a,b,c", 35);
+  EXPECT_NE(on.err.find("going on from step 20"), std::string::npos) << on.err;
+  EXPECT_EQ(saved_bits(disk("a")), saved_bits(disk("c")));
+
+  fs::remove_all(disk("b"));
+  fs::remove_all(disk("c"));
+  launch("a,b,c", kSteps);
+  for (const std::string host : {"a", "b", "c"}) {
+    EXPECT_EQ(saved_bits(directory_ / "whole"), saved_bits(disk(host)));
+  }
+}
+
+}  // namespace
+}  // namespace tandem::testing
