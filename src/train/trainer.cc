@@ -405,7 +405,7 @@ void Trainer::agree() {
   tick();
   state_.elapsed_seconds = team_run_.broadcast(state_.elapsed_seconds);
   stop_signal_ = static_cast<int>(team_run_.largest(signals_.stop_signal()));
-  save_asked_ = team_run_.largest(signals_.take_save_request() ? 1 : 0) > 0;
+  save_asked_ = team_run_.largest(signals_.take_save_request() || save_asked_ ? 1 : 0) > 0;
   pause_asked_ = false;
 }
 
@@ -542,7 +542,7 @@ bool Trainer::pause_due() const {
   const auto every = [this](int64_t steps) { return steps > 0 && given() % steps == 0; };
   const StopConfig& stop = config_.stop;
   return every(config_.validation.every_steps) || every(config_.checkpoint.every_steps) ||
-         (stop.max_steps > 0 && given() >= stop.max_steps) || pause_asked_ ||
+         (stop.max_steps > 0 && given() >= stop.max_steps) || pause_asked_ || save_asked_ ||
          (stop.max_epochs > 0 && last_epochs_done_ >= stop.max_epochs) ||
          state_.skipped_in_a_row >= config_.nonfinite.max_skips;
 }
@@ -659,6 +659,7 @@ void Trainer::save() {
   }
   team_run_.barrier();
   tick();
+  save_asked_ = false;
   saved_step_ = state_.step;
   saved_at_ = elapsed();
   window_.checkpoint_seconds += seconds_since(begin);
