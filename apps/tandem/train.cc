@@ -1,12 +1,39 @@
 // tandem train: trains a model as a config says.
+#include <filesystem>
 #include <memory>
 
+#include "backend/cuda_device.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "dist/world.h"
+#include "launch/launch.h"
 #include "train/trainer.h"
 
 namespace tandem::cli {
+
+namespace {
+
+// All of this machine's GPUs, one worker each.
+void train_on_all_gpus(int gpus, const std::string& config, const std::vector<std::string>& overrides, bool start_over,
+                       double check_share) {
+  log::info("{} GPUs: one worker each; device=cuda:0 uses one alone", gpus);
+  LaunchOptions launch_options;
+  launch_options.hosts = parse_hosts(fmt::format("localhost:{}", gpus));
+  launch_options.binary = own_binary();
+  launch_options.directory = std::filesystem::current_path().string();
+  launch_options.command = {"train", config};
+  launch_options.command.insert(launch_options.command.end(), overrides.begin(), overrides.end());
+  if (start_over) {
+    launch_options.command.emplace_back("--start-over");
+  }
+  if (check_share > 0) {
+    launch_options.command.push_back(fmt::format("--check-backend={}", check_share));
+  }
+  launch(launch_options);
+}
+
+}  // namespace
 
 void add_train(Program& program) {
   struct Options {
@@ -32,6 +59,11 @@ void add_train(Program& program) {
         require(!config.run.empty(), "no run directory given: add run=DIR");
         require(options->check_share >= 0 && options->check_share <= 1,
                 "--check-backend is a share of the steps, from 0 to 1, not {}", options->check_share);
+        const bool chooses = config.device == "auto" || config.device == "cuda";
+        if (const int gpus = chooses ? gpu_count() : 0; gpus > 1 && world_from_environment().alone()) {
+          train_on_all_gpus(gpus, options->config, options->overrides, options->start_over, options->check_share);
+          return;
+        }
         const TrainOutcome outcome = train_model(config, options->start_over, options->check_share);
         if (outcome.signal != 0) {
           throw Interrupted(outcome.signal,

@@ -683,9 +683,17 @@ TrainOutcome train_model(TrainConfig config, bool start_over, double check_share
   TeamRun team_run(config, data, start_over);
   log::set_quiet(!team_run.first());
   log::open_file(team_run.first() ? team_run.directory().log() : team_run.directory().rank_log(team_run.rank()));
-  Trainer trainer(config, std::move(data), team_run, check_share);
-  trainer.begin();
-  TrainOutcome outcome = trainer.run();
+  TrainOutcome outcome;
+  try {
+    Trainer trainer(config, std::move(data), team_run, check_share);
+    trainer.begin();
+    outcome = trainer.run();
+  } catch (const std::exception& error) {
+    if (team_run.size() > 1) {
+      team_run.team().stop(error.what());  // the others hear why
+    }
+    throw;
+  }
   team_run.leave();
   log::close_file();
   return outcome;
