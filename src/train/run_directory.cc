@@ -60,8 +60,9 @@ void RunDirectory::clear() {
   std::error_code error;
   fs::rename(checkpoints(), cleared(), error);
   require(!error, "cannot rename {}: {}", checkpoints().string(), error.message());
-  for (const fs::path& path : {root_ / "latest", root_ / "best", cleared(), metrics(), events(), log(), config(),
-                               algorithms(), root_ / "logs"}) {
+  for (const fs::path& path :
+       {root_ / "latest", root_ / "best", cleared(), metrics(), events(), log(), config(), algorithms(), root_ / "logs",
+        root_ / "report.html", root_ / "report.md", root_ / "report.json"}) {
     erase(path);
   }
   make_directories();

@@ -1,0 +1,222 @@
+#include "train/training.h"
+
+#include "backend/checked/checked_backend.h"
+#include "core/log.h"
+#include "core/philox.h"
+#include "train/gradient_communicator.h"
+#include "train/setup.h"
+#include "train/step_flops.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr size_t kStepsUnderWay = 3;  // enough that the device never waits for the host
+
+constexpr uint32_t kCheckPurpose = 0xC4EC;  // philox's counter of the choice of steps to check
+
+std::unique_ptr<Backend> backend_for(const TrainConfig& config, double check_share) {
+  auto backend = make_backend(config.device, config.threads);
+  if (check_share == 0) {
+    return backend;
+  }
+  require(backend->fixed_shape(), "there is no GPU whose arithmetic could be checked");
+  return std::make_unique<CheckedBackend>(std::move(backend), config.threads);
+}
+
+}  // namespace
+
+Training::Training(const TrainConfig& config, Prepared data, TeamRun& team_run, double check_share)
+    : config_(config),
+      team_run_(team_run),
+      run_(team_run.directory()),
+      data_(std::move(data)),
+      check_share_(check_share),
+      backend_(backend_for(config, check_share)),
+      model_(*backend_, config_.model),
+      weights_(*backend_, model_.parameters(), compute_type(config_.precision, *backend_),
+               config_.optimizer.ema_decay > 0, TeamUpdate::unit(team_run.size())),
+      own_communicator_(make_gradient_communicator(team_run.team(), *backend_, config_.dist)),
+      communicator_(own_communicator_ ? *own_communicator_ : team_run.team().communicator()),
+      team_update_(make_team_update()),
+      adam_(*backend_, team_update_ ? team_update_->moments() : model_.parameters().flat_size(),
+            {config_.optimizer.adam, config_.optimizer.max_gradient_norm, config_.optimizer.ema_decay}),
+      plan_(plan_memory(*backend_, weights_.weights().compute.dtype, data_.train, config_, team_run.size())),
+      batcher_(data_.train, plan_.batch, team_run.rank(), team_run.size()),
+      stepper_(*backend_, model_, weights_, adam_, config_.label_smoothing, plan_.layouts, team_update()),
+      validator_(*backend_, model_, data_, config_, team_run) {
+  log::info("{}; {} parameters, {}", backend_->description(), grouped(model_.parameters().count()),
+            weights_.copy().empty() ? "f32" : "bf16 with f32 masters");
+  if (plan_.arena_bytes > 0) {
+    log::info("{}", plan_.description);
+    stepper_.reserve(plan_.arena_bytes);
+  }
+  log::info("{} training pairs, {} + {} pieces; {} pairs longer than {} pieces are left out",
+            grouped(data_.train.size()), grouped(data_.train.tokens(Side::source)),
+            grouped(data_.train.tokens(Side::target)), grouped(batcher_.too_long()), config_.model.max_length);
+  log::info("learning rate: {}", explain(config_.schedule));
+}
+
+TrainOutcome Training::run() {
+  agree();
+  std::optional<std::string> end = end_reached();
+  while (!end && stop_signal_ == 0) {
+    give_step();
+    while (given_.size() > (backend_->fixed_shape() ? kStepsUnderWay : 0)) {
+      take_result();
+    }
+    if (!pause_due()) {
+      continue;
+    }
+    take_all_results();
+    agree();
+    end = end_reached();
+    if (stop_signal_ == 0 && (validation_due() || (end && state_.metrics_step != state_.step))) {
+      validate();
+      end = end_reached();
+    }
+    if (checkpoint_due() || save_asked_) {
+      save();
+    }
+    counted_ = Clock::now();
+    ended_ = 0;
+  }
+  take_all_results();
+  agree();
+  if (saved_step_ != state_.step) {
+    save();
+  }
+  const std::string reason = end ? *end : fmt::format("stopped by signal {}", stop_signal_);
+  event("end", reason);
+  observer_->finish(end.has_value());
+  log::status("");
+  return {reason, state_.step, end ? 0 : stop_signal_, state_.metrics};
+}
+
+void Training::give_step() {
+  const auto begin = Clock::now();
+  GivenStep given;
+  given.step = batches_->next();
+  window_.data_seconds += seconds_since(begin);
+
+  StepState state;
+  state.seed = config_.seed;
+  state.step = static_cast<uint32_t>(this->given());
+  state.loss_scale = 1.0F / static_cast<float>(given.step.target_tokens);
+  given.learning_rate = learning_rate(config_.schedule, this->given()) * state_.learning_rate_factor;
+  state.learning_rate = static_cast<float>(given.learning_rate);
+  given.pause = wants_pause();
+  state.pause = given.pause ? 1 : 0;
+  given.flops = step_flops(config_.model, given.step);
+  given.traffic = stepper_.planned_traffic(given.step);
+  give_to_backend(given.step, state);
+  last_epochs_done_ = given.step.epochs_done;
+  given.step.rounds.clear();
+  given_.push_back(std::move(given));
+}
+
+void Training::give_to_backend(const TrainStep& step, const StepState& state) {
+  const float drawn = uniform(philox(state.seed, state.step, kCheckPurpose, 0, 0)[0]);
+  if (!(static_cast<double>(drawn) < check_share_)) {
+    stepper_.give(step, state);
+    return;
+  }
+  auto& checked = static_cast<CheckedBackend&>(*backend_);
+  const int64_t before = checked.ops_checked();
+  checked.set_checking(true);
+  stepper_.give(step, state, false);
+  checked.set_checking(false);
+  log::info("step {}: {} ops computed on the CPU as well, all equal up to rounding", grouped(given() + 1),
+            checked.ops_checked() - before);
+}
+
+void Training::take_result() {
+  const StepResult result = stepper_.take();
+  for (const std::string& problem : {team_run_.team().failure(), communicator_.failure()}) {
+    require(problem.empty(), "{}", problem);
+  }
+  count(given_.front(), result);
+  given_.pop_front();
+  show_progress();
+  if (state_.step % config_.log.every_steps == 0) {
+    write_log();
+  }
+}
+
+void Training::take_all_results() {
+  while (!given_.empty()) {
+    take_result();
+  }
+  if (state_.skipped_in_a_row >= config_.nonfinite.max_skips) {
+    roll_back();
+  }
+}
+
+void Training::count(const GivenStep& given, const StepResult& result) {
+  tick();
+  const TrainStep& step = given.step;
+  const UpdateState& update = result.update;
+  ++state_.step;
+  observer_->set_step(state_.step);
+  state_.updates = update.updates;
+  state_.cursor = step.after;
+  state_.epochs_done = step.epochs_done;
+  state_.pairs += step.pairs;
+  state_.source_tokens += step.source_tokens;
+  state_.target_tokens += step.target_tokens;
+
+  window_.step_seconds += seconds_since(counted_);
+  counted_ = Clock::now();
+  window_.communication_seconds += result.clock.communication_seconds();
+  window_.idle_seconds += ended_ == 0 ? 0 : static_cast<double>(result.clock.begin - ended_) * 1e-9;
+  ended_ = result.clock.end;
+  window_.flops += given.flops;
+  window_.traffic = window_.traffic + given.traffic;
+  pause_asked_ = pause_asked_ || (team_update_ ? result.pause > 0 : given.pause);
+  ++window_.steps;
+  window_.pairs += step.pairs;
+  window_.source_tokens += step.source_tokens;
+  window_.target_tokens += step.target_tokens;
+  window_.learning_rate = given.learning_rate;
+  if (update.finite == 0) {
+    ++state_.skipped;
+    ++state_.skipped_in_a_row;
+    ++window_.skipped;
+    log::warning("step {}: the gradient is not finite; the step is skipped ({} in a row, {} in all)",
+                 grouped(state_.step), state_.skipped_in_a_row, grouped(state_.skipped));
+    event("skipped", "gradient not finite");
+    return;
+  }
+  state_.skipped_in_a_row = 0;
+  window_.add(result.totals);
+  window_.gradient_norm = update.norm;
+  window_.clipped_gradient_norm = update.norm * static_cast<double>(update.clip_factor);
+}
+
+void Training::roll_back() {
+  const CheckpointState failed = state_;
+  require(failed.rollbacks < config_.nonfinite.max_rollbacks,
+          "training diverged: {} steps in a row were not finite at step {}, after {} rollbacks; lower "
+          "schedule.learning_rate or set optimizer.max_gradient_norm, then start over",
+          failed.skipped_in_a_row, failed.step, failed.rollbacks);
+  const auto latest = find_latest(run_.root());
+  if (latest) {
+    load(*latest);
+  } else {
+    begin_fresh();
+  }
+  ended_ = 0;
+  state_.rollbacks = failed.rollbacks + 1;
+  state_.skipped = failed.skipped;
+  state_.skipped_in_a_row = 0;
+  state_.elapsed_seconds = failed.elapsed_seconds;
+  state_.learning_rate_factor = failed.learning_rate_factor * config_.nonfinite.lr_factor;
+  log::warning("{} steps in a row were not finite: back to step {}, learning rate times {:g}", failed.skipped_in_a_row,
+               grouped(state_.step), state_.learning_rate_factor);
+  observer_->rewind(state_.step);
+  event("rollback", fmt::format("from step {}", failed.step));
+  window_ = {};
+  start_batches();
+}
+
+}  // namespace tandem

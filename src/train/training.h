@@ -1,0 +1,130 @@
+// A training run in progress, as one rank sees it. Written in three parts: training.cc gives steps and takes their
+// results, training_begin.cc finds the state to begin with, training_pause.cc does what is done between steps:
+// agreement of the ranks, log, validation, checkpoints.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/signals.h"
+#include "data/prefetch.h"
+#include "data/prepared.h"
+#include "optim/adam.h"
+#include "train/checkpoint.h"
+#include "train/host_tensors.h"
+#include "train/limits.h"
+#include "train/memory_plan.h"
+#include "train/model_state.h"
+#include "train/reporting.h"
+#include "train/run_observer.h"
+#include "train/stepper.h"
+#include "train/team_run.h"
+#include "train/trainer.h"
+#include "train/validator.h"
+
+namespace tandem {
+
+// A step that was given to the backend and whose result is not there yet; its sentences are no longer needed.
+struct GivenStep {
+  TrainStep step;
+  double learning_rate = 0;
+  double flops = 0;      // of this rank's part
+  bool pause = false;    // this rank wants a pause after it
+  Traffic traffic = {};  // of this rank, by plan
+};
+
+class Training {
+ public:
+  Training(const TrainConfig& config, Prepared data, TeamRun& team_run, double check_share);
+
+  void begin();  // fresh weights, or those of config.init; or the latest checkpoint
+  TrainOutcome run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  std::optional<TeamUpdate> make_team_update();
+  void use_algorithms();
+  void begin_fresh();
+  bool resume();
+  void load(const std::filesystem::path& checkpoint);
+  void share_loaded(int from);
+  void after_load(bool with_average);
+  void start_batches();
+  void tell_setup();
+
+  void give_step();
+  void give_to_backend(const TrainStep& step, const StepState& state);
+  void take_result();
+  void take_all_results();
+  void count(const GivenStep& given, const StepResult& result);
+  void roll_back();
+
+  int64_t given() const { return state_.step + static_cast<int64_t>(given_.size()); }  // steps given so far
+  bool pause_due() const;    // something must be done between the steps that were given and the next
+  bool wants_pause() const;  // this rank does, for a reason that the others do not know: a clock or a signal
+  void agree();              // what all ranks go by in the pause
+  std::optional<std::string> end_reached() const { return tandem::end_reached(config_.stop, state_); }
+  double share_done() const { return tandem::share_done(config_.stop, state_); }
+  double elapsed() const { return state_.elapsed_seconds; }
+  void tick();  // brings state_.elapsed_seconds up to date
+
+  void event(const std::string& name, const std::string& details);
+  void show_progress();
+  void write_log();
+  bool validation_due() const;
+  void validate();
+  bool checkpoint_due() const;
+  void save();
+  void write_checkpoint(const CheckpointTensors& tensors);
+  TeamUpdate* team_update() { return team_update_ ? &*team_update_ : nullptr; }
+  HostTensors host_tensors(HostCopy::Purpose purpose) {
+    return {*backend_, weights_, adam_, team_update(), team_run_.team().communicator(), purpose};
+  }
+
+  TrainConfig config_;
+  TeamRun& team_run_;
+  RunDirectory& run_;
+  Prepared data_;
+  double check_share_;
+  std::unique_ptr<Backend> backend_;
+  Transformer model_;
+  ModelState weights_;
+  std::unique_ptr<Communicator> own_communicator_;
+  Communicator& communicator_;  // of gradients
+  std::optional<TeamUpdate> team_update_;
+  Adam adam_;
+  MemoryPlan plan_;
+  Batcher batcher_;
+  std::optional<Prefetcher> batches_;
+  Stepper stepper_;
+  std::deque<GivenStep> given_;
+  Validator validator_;
+  std::optional<RunObserver> observer_;
+  Signals signals_;
+
+  // What all ranks agreed on at the last pause.
+  int stop_signal_ = 0;
+  bool save_asked_ = false;
+  bool pause_asked_ = false;  // by a rank, with the last step that was counted
+
+  CheckpointState state_;
+  Window window_;
+  Clock::time_point ticked_ = Clock::now();
+  Clock::time_point counted_ = Clock::now();  // when the last result was there
+  uint64_t ended_ = 0;                        // the last step, by the device's clock; 0 = there was a pause
+  Traffic traffic_;                           // up to the last window
+  double validated_at_ = 0;                   // elapsed seconds at the last validation
+  double saved_at_ = 0;                       // and at the last checkpoint
+  int64_t saved_step_ = -1;
+  double last_epochs_done_ = 0;  // after the last step that was given
+};
+
+}  // namespace tandem

@@ -1,0 +1,193 @@
+#include <algorithm>
+
+#include "backend/cuda_device.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "train/checkpoint_state.h"
+#include "train/product_rate.h"
+#include "train/setup.h"
+#include "train/training.h"
+
+namespace tandem {
+
+// The table that the run began with, so that a resumed run computes the same bits; else the config's.
+void Training::use_algorithms() {
+  constexpr size_t kMostBytes = 1 << 20;
+  if (std::filesystem::exists(run_.algorithms())) {
+    try {
+      backend_->use_algorithms(read_file(run_.algorithms(), kMostBytes), run_.algorithms().string());
+    } catch (const Error& error) {
+      log::warning("{}; the run goes on without it, and not with the same bits", error.what());
+    }
+  } else if (!config_.algorithms.empty()) {
+    const std::string table = read_file(config_.algorithms, kMostBytes);
+    backend_->use_algorithms(table, config_.algorithms);
+    write_file(run_.algorithms(), table);
+  }
+}
+
+std::optional<TeamUpdate> Training::make_team_update() {
+  if (team_run_.size() == 1) {
+    return std::nullopt;
+  }
+  return std::optional<TeamUpdate>(std::in_place, *backend_, model_, weights_, communicator_,
+                                   TeamUpdateOptions{config_.dist.wire, config_.dist.shard_optimizer,
+                                                     static_cast<int64_t>(config_.dist.bucket_mb * (1 << 20))});
+}
+
+void Training::begin() {
+  use_algorithms();
+  if (team_run_.keeps_checkpoints()) {
+    remove_stale_checkpoints(run_.root());
+  }
+  team_run_.barrier();
+  const bool resumed = resume();
+  if (!resumed) {
+    begin_fresh();
+  }
+  if (team_run_.keeps_checkpoints()) {
+    write_file(run_.config(), to_toml(config_));
+  }
+  const DeviceStream stream = backend_->stream();
+  observer_.emplace(team_run_, config_, stream.handle == nullptr ? "" : gpu_bus_id(stream.device),
+                    resumed ? std::optional(state_.step) : std::nullopt);
+  tell_setup();
+  start_batches();
+  traffic_ = communicator_.traffic();
+  ticked_ = counted_ = Clock::now();
+  saved_at_ = validated_at_ = elapsed();
+}
+
+void Training::tell_setup() {
+  const DType compute = weights_.weights().compute.dtype;
+  Record record{"setup", state_.step};
+  record.add("schema", 1)
+      .add("rank", team_run_.rank())
+      .add("ranks", team_run_.size())
+      .add("node", team_run_.team().node())
+      .add("nodes", team_run_.team().nodes())
+      .add("host", team_run_.team().world().host)
+      .add("device", config_.device)
+      .add("backend", backend_->description())
+      .add("parameters", static_cast<double>(model_.parameters().count()))
+      .add("precision", std::string(name_of(compute)))
+      .add("wire", std::string(name_of(config_.dist.wire)))
+      .add("sharded", config_.dist.shard_optimizer ? 1 : 0)
+      .add("interface", team_run_.interface())
+      .add("peak_flops", measure_product_rate(*backend_, compute))
+      .add("version", std::string(TANDEM_VERSION));
+  if (team_update_) {  // of a usual step: each side's rows vary a little from step to step
+    Batcher next(data_.train, plan_.batch, team_run_.rank(), team_run_.size());
+    next.seek(state_.cursor);
+    const Traffic planned = stepper_.planned_traffic(next.next());
+    record.add("planned_sent_bytes", static_cast<double>(planned.sent))
+        .add("planned_received_bytes", static_cast<double>(planned.received));
+  }
+  observer_->write(record);
+}
+
+void Training::begin_fresh() {
+  state_ = {};
+  state_.seed = config_.seed;
+  state_.data_fingerprint = data_.fingerprint;
+  {
+    const HostCopy masters(*backend_, weights_.masters(), HostCopy::write);
+    initialize(masters.view(), model_.parameters(), config_.seed);
+    if (!config_.init.empty()) {
+      const auto from = resolve_model(config_.init);
+      load_inference_weights(from, model_.parameters(), masters.view());
+      log::info("the weights begin as those of {}", from.string());
+    }
+  }
+  weights_.refresh_copy();
+  if (!weights_.average().empty()) {
+    backend_->copy(weights_.average(), weights_.masters());
+  }
+  backend_->fill_zero(adam_.m());
+  backend_->fill_zero(adam_.v());
+  stepper_.set_updates(0);
+}
+
+// From the newest checkpoint that any rank finds on its disk; false where there is none.
+bool Training::resume() {
+  const auto latest = find_latest(run_.root());
+  std::optional<Checkpoint> saved;
+  if (latest) {
+    saved = load_checkpoint(*latest);
+    check_resume(*saved, config_, data_.fingerprint, run_.root());
+  }
+  const double own = saved ? static_cast<double>(saved->state.step) : -1;
+  const double newest = team_run_.largest(own);
+  if (newest < 0) {
+    return false;
+  }
+  const bool has_it = own == newest;
+  if (has_it) {
+    load(*latest);
+  }
+  const bool all_have_it = team_run_.largest(has_it ? 0 : 1) == 0;
+  if (!all_have_it) {
+    const auto size = static_cast<double>(team_run_.size());
+    share_loaded(static_cast<int>(size - 1 - team_run_.largest(has_it ? size - 1 - team_run_.rank() : -1)));
+  }
+  saved_step_ = state_.step;
+  log::info("going on from step {} ({}); --start-over begins anew", grouped(state_.step),
+            latest ? latest->string() : "another host's checkpoint");
+  if (!all_have_it) {
+    save();  // where it was missing, it is there again
+  }
+  return true;
+}
+
+void Training::load(const std::filesystem::path& checkpoint) {
+  state_ = load_checkpoint(checkpoint, false).state;
+  bool with_average = false;
+  {
+    const HostTensors tensors = host_tensors(HostCopy::write);
+    with_average = load_tensors(checkpoint, model_.parameters(), tensors.views());
+  }
+  after_load(with_average);
+}
+
+// The ranks that have no checkpoint get what rank `from` loaded.
+void Training::share_loaded(int from) {
+  state_ = parse_state(team_run_.broadcast(to_json(state_), from), "another rank's state");
+  {
+    const HostTensors loaded = host_tensors(HostCopy::read);
+    const CheckpointTensors tensors = loaded.views();
+    for (const View& view : {tensors.weights, tensors.m, tensors.v, tensors.ema}) {
+      if (!view.empty()) {
+        team_run_.team().communicator().broadcast(view, from);
+      }
+    }
+    const HostTensors own = host_tensors(HostCopy::write);
+    const CheckpointTensors to = own.views();
+    const auto copy = [](const View& target, const View& source) {
+      if (!target.empty() && target.data != source.data) {
+        std::copy_n(source.host<float>(), source.size(), target.host<float>());
+      }
+    };
+    copy(to.weights, tensors.weights);
+    copy(to.m, tensors.m);
+    copy(to.v, tensors.v);
+    copy(to.ema, tensors.ema);
+  }
+  after_load(true);
+}
+
+void Training::after_load(bool with_average) {
+  if (!weights_.average().empty() && !with_average) {
+    backend_->copy(weights_.average(), weights_.masters());
+  }
+  weights_.refresh_copy();
+  stepper_.set_updates(state_.updates);
+}
+
+void Training::start_batches() {
+  batches_.reset();  // its thread uses the batcher
+  batcher_.seek(state_.cursor);
+  last_epochs_done_ = state_.epochs_done;
+  batches_.emplace([this] { return batcher_.next(); });
+}
+
+}  // namespace tandem
