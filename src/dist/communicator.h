@@ -92,6 +92,9 @@ class Communicator {
   // Bytes sent and received so far.
   virtual Traffic traffic() const = 0;
 
+  // Seconds that sums and gathers took so far, waiting for peers counted; 0 where the engine does not measure it.
+  virtual double transfer_seconds() const { return 0; }
+
   // Bytes that a call sends and receives.
   virtual Traffic planned_reduce_scatter(int64_t count, DType type) const {
     return tandem::planned_reduce_scatter(count, type, rank(), size());

@@ -3,6 +3,8 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/rendezvous/hash_store.h>
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <utility>
 
@@ -91,21 +93,28 @@ class GlooCommunicator final : public Communicator {
   }
 
   Traffic traffic() const override { return mesh_->traffic(); }
+  double transfer_seconds() const override { return static_cast<double>(transfer_time_) * 1e-9; }
 
  private:
   Handle start(Kind kind, const View& buffer, int root, std::function<void(uint64_t)> work) {
     require_communicable(buffer);
     const uint64_t tag = tag_of(kind, buffer, root);
     std::string what = fmt::format("{} of {} {}", name_of(kind), buffer.size(), name_of(buffer.dtype));
-    return Handle(queue_.add(
-        [this, tag, what = std::move(what), work = std::move(work)] { mesh_->run(what, [&] { work(tag); }); }));
+    return Handle(queue_.add([this, kind, tag, what = std::move(what), work = std::move(work)] {
+      const auto begin = std::chrono::steady_clock::now();
+      mesh_->run(what, [&] { work(tag); });
+      if (kind != Kind::broadcast && kind != Kind::barrier) {
+        transfer_time_ += (std::chrono::steady_clock::now() - begin) / std::chrono::nanoseconds(1);
+      }
+    }));
   }
 
   const int rank_;
   const int size_;
   std::unique_ptr<GlooMesh> mesh_;  // used on the queue's thread, but for what it says any thread may call
   std::unique_ptr<GlooExchange> exchange_;
-  WorkQueue queue_;  // last, so that it ends first
+  std::atomic<int64_t> transfer_time_ = 0;  // nanoseconds
+  WorkQueue queue_;                         // last, so that it ends first
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ class GuardedCommunicator final : public Communicator {
   Handle start_barrier() override { return guard(inner_->start_barrier()); }
   void abort(const std::string& reason) override { inner_->abort(reason); }
   Traffic traffic() const override { return inner_->traffic(); }
+  double transfer_seconds() const override { return inner_->transfer_seconds(); }
 
  private:
   // Runs in the thread that waits for the handle.

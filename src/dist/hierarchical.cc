@@ -46,6 +46,7 @@ class HierarchicalCommunicator final : public Communicator {
     between_.abort(reason);
     all_.abort(reason);
   }
+  double transfer_seconds() const override { return inside_.transfer_seconds() + between_.transfer_seconds(); }
   Traffic traffic() const override { return inside_.traffic() + between_.traffic(); }
   Traffic planned_reduce_scatter(int64_t count, DType type) const override {
     return inside_.planned_reduce_scatter(count, type) +

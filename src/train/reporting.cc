@@ -35,6 +35,7 @@ Record train_record(const Window& window, const CheckpointState& state, bool fir
       .add("step_seconds", window.step_seconds)
       .add("compute_seconds", window.step_seconds - window.data_seconds - window.communication_seconds)
       .add("communication_seconds", window.communication_seconds)
+      .add("transfer_seconds", window.transfer_seconds)
       .add("data_seconds", window.data_seconds)
       .add("idle_seconds", window.idle_seconds)
       .add("validation_seconds", window.validation_seconds)

@@ -20,6 +20,7 @@ struct Window {
   double step_seconds = 0;           // whole steps: data wait and compute
   double data_seconds = 0;           // of these, waiting for data
   double communication_seconds = 0;  // of these, waiting for the other ranks and doing nothing else
+  double transfer_seconds = 0;       // that sums over the ranks took, hidden behind compute or not
   double idle_seconds = 0;           // between two steps, by the device's clock
   double flops = 0;                  // of this rank's part of the steps
   Traffic traffic;                   // of this rank

@@ -120,6 +120,7 @@ class Training {
   Clock::time_point ticked_ = Clock::now();
   Clock::time_point counted_ = Clock::now();  // when the last result was there
   uint64_t ended_ = 0;                        // the last step, by the device's clock; 0 = there was a pause
+  double transferred_ = 0;                    // seconds, up to the last window
   Traffic traffic_;                           // up to the last window
   double validated_at_ = 0;                   // elapsed seconds at the last validation
   double saved_at_ = 0;                       // and at the last checkpoint

@@ -54,6 +54,7 @@ void Training::begin() {
   tell_setup();
   start_batches();
   traffic_ = communicator_.traffic();
+  transferred_ = communicator_.transfer_seconds();
   ticked_ = counted_ = Clock::now();
   saved_at_ = validated_at_ = elapsed();
 }

@@ -64,6 +64,8 @@ void Training::write_log() {
       window_.traffic = {now.sent - traffic_.sent, now.received - traffic_.received};
       traffic_ = now;
     }
+    window_.transfer_seconds = communicator_.transfer_seconds() - transferred_;
+    transferred_ += window_.transfer_seconds;
     observer_->write(train_record(window_, state_, team_run_.first()));
     log::info("{}", console_line(progress_of(window_, state_, config_.stop.max_steps, share_done())));
   }

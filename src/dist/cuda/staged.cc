@@ -33,6 +33,7 @@ class StagedCommunicator final : public Communicator {
     return failure_;
   }
   Traffic traffic() const override { return host_.traffic(); }
+  double transfer_seconds() const override { return host_.transfer_seconds(); }
 
  private:
   // What the host function is given; lives as long as the communicator, because a recording may run it at any time.
