@@ -1,8 +1,10 @@
 // tandem demo: the whole way on made-up data, with the same functions that the other commands use.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
 
+#include "backend/cuda_device.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -10,6 +12,7 @@
 #include "data/demo_corpus.h"
 #include "data/prepare.h"
 #include "decoding.h"
+#include "launch/launch.h"
 #include "text/bleu.h"
 #include "train/trainer.h"
 
@@ -25,6 +28,7 @@ constexpr int64_t kTestPairs = 500;
 constexpr uint64_t kSeed = 1;
 constexpr int64_t kVocabulary = 400;
 constexpr int kSamples = 5;
+constexpr int kMostWorkers = 64;
 
 // Two minutes of training on two cores.
 constexpr char kConfig[] = R"(# The demo's training: a small model and two minutes on two CPU cores.
@@ -141,14 +145,35 @@ void prepare_data(const fs::path& out, int threads) {
   prepare(config);
 }
 
-void train(const fs::path& out, int threads) {
-  write_file(out / "demo.toml", kConfig);
-  const TrainConfig config = load_config(
-      out / "demo.toml",
-      {"data=" + (out / "data").string(), "run=" + (out / "run").string(), "threads=" + std::to_string(threads)});
-  const TrainOutcome outcome = train_model(config, false);
+void train_here(const fs::path& config, const std::vector<std::string>& settings) {
+  const TrainOutcome outcome = train_model(load_config(config, settings), false);
   if (outcome.signal != 0) {
     throw Interrupted(outcome.signal, fmt::format("{}; `tandem demo` starts it again", outcome.reason));
+  }
+}
+
+void train_with_workers(const fs::path& config, const std::vector<std::string>& settings, int workers) {
+  LaunchOptions options;
+  options.hosts = {{"localhost", workers}};
+  options.binary = own_binary();
+  options.command = {"train", config.string()};
+  options.command.insert(options.command.end(), settings.begin(), settings.end());
+  options.directory = fs::current_path().string();
+  launch(options);
+}
+
+void train(const fs::path& out, int threads, int workers) {
+  const fs::path config = out / "demo.toml";
+  write_file(config, kConfig);
+  std::vector<std::string> settings{"data=" + (out / "data").string(), "run=" + (out / "run").string(),
+                                    fmt::format("threads={}", threads == 0 ? 0 : std::max(1, threads / workers))};
+  if (gpu_count() > 0 && workers > gpu_count()) {
+    settings.emplace_back("dist.share_device=true");
+  }
+  if (workers == 1) {
+    train_here(config, settings);
+  } else {
+    train_with_workers(config, settings, workers);
   }
 }
 
@@ -184,7 +209,8 @@ void print_result(const fs::path& out, const DemoText& test, const std::vector<s
       run, test.source[0], (out / "text" / "test").string());
 }
 
-void run_demo(const fs::path& out, int threads) {
+void run_demo(const fs::path& out, int threads, int workers) {
+  require(workers >= 1 && workers <= kMostWorkers, "--workers is {}: give 1 to {}", workers, kMostWorkers);
   Stopwatch watch;
   claim(out);
   log::info("demo 1/4: making up {} pairs of English and German numbers, dates, prices and times", kTrainPairs);
@@ -197,8 +223,9 @@ void run_demo(const fs::path& out, int threads) {
   log::info("demo 2/4: tandem prepare");
   prepare_data(out, threads);
   const double prepared = watch.lap();
-  log::info("demo 3/4: tandem train");
-  train(out, threads);
+  log::info("demo 3/4: {}",
+            workers == 1 ? "tandem train" : fmt::format("tandem launch --hosts localhost:{} -- train", workers));
+  train(out, threads, workers);
   const double trained = watch.lap();
   log::info("demo 4/4: tandem translate, tandem score");
   const std::vector<std::string> translations = translate(out, threads, test);
@@ -214,13 +241,16 @@ void add_demo(Program& program) {
   struct Options {
     std::string out = "tandem-demo";
     int threads = 0;
+    int workers = 1;
   };
   const auto options = std::make_shared<Options>();  // shared with the action, which runs after this function
   program.add("demo", "Makes a corpus, trains, translates, reports: minutes on two cores, no data needed.")
       .option("-o,--out", options->out, "where to write; a former demo there is replaced")
       .option("--threads", options->threads, "0 = all cores that this process may use")
+      .option("--workers", options->workers,
+              "that train together, as on as many machines: each has its part of the cores")
       .example("tandem demo --out /tmp/demo")
-      .run([options] { run_demo(options->out, options->threads); });
+      .run([options] { run_demo(options->out, options->threads, options->workers); });
 }
 
 }  // namespace tandem::cli
