@@ -19,5 +19,7 @@ void add_bench(Program& program);
 void add_tune(Program& program);
 void add_launch(Program& program);
 void add_agent(Program& program);
+void add_preflight(Program& program);
+void add_preflight_worker(Program& program);
 
 }  // namespace tandem::cli

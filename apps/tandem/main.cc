@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   add_prepare(program);
   add_train(program);
   add_launch(program);
+  add_preflight(program);
   add_translate(program);
   add_evaluate(program);
   add_score(program);
@@ -23,6 +24,7 @@ int main(int argc, char** argv) {
   add_bench(program);
   add_tune(program);
   add_agent(program);
+  add_preflight_worker(program);
   try {
     return program.run(argc, argv);
   } catch (const tandem::Interrupted& interrupted) {

@@ -25,7 +25,13 @@ std::string shared_settings(TrainConfig config) {
 
 bool wants_gpu(const TrainConfig& config) { return config.device != "cpu" && gpu_count() > 0; }
 
-// Ranks of one host share its GPUs, or its cores.
+std::string random_name() {
+  std::random_device random;
+  return fmt::format(".team-{:08x}{:08x}", random(), random());
+}
+
+}  // namespace
+
 void take_own_part(TrainConfig& config, const World& world) {
   if (world.local_size == 1) {
     return;
@@ -43,12 +49,13 @@ void take_own_part(TrainConfig& config, const World& world) {
   }
 }
 
-std::string random_name() {
-  std::random_device random;
-  return fmt::format(".team-{:08x}{:08x}", random(), random());
+Identity team_identity(const TrainConfig& config, const Prepared& data, const std::string& checkpoint) {
+  return {.version = TANDEM_VERSION,
+          .config = shared_settings(config),
+          .data = data.fingerprint,
+          .checkpoint = checkpoint,
+          .device = wants_gpu(config) && !config.dist.share_device ? config.device : ""};
 }
-
-}  // namespace
 
 std::string checkpoint_identity(const fs::path& run) {
   std::error_code none;
@@ -66,13 +73,7 @@ TeamRun::TeamRun(TrainConfig& config, const Prepared& data, bool start_over) {
   if (world.rank == 0) {
     directory_.emplace(config.run);
   }
-  const bool gpu = wants_gpu(config);
-  Identity identity{.version = TANDEM_VERSION,
-                    .config = shared_settings(config),
-                    .data = data.fingerprint,
-                    .checkpoint = start_over ? "" : checkpoint_identity(config.run),
-                    .device = gpu && !config.dist.share_device ? config.device : ""};
-  team_ = join_team(world, identity);
+  team_ = join_team(world, team_identity(config, data, start_over ? "" : checkpoint_identity(config.run)));
   const bool shared = sees_first_ranks_disk(config.run);
   keeps_checkpoints_ = first() || (team_->local_rank() == 0 && !shared);
   if (!first() && keeps_checkpoints_) {

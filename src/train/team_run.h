@@ -50,6 +50,11 @@ class TeamRun {
   bool keeps_checkpoints_ = true;
 };
 
+// Ranks of one host share its GPUs, or its cores: config's device and threads become this rank's own.
+void take_own_part(TrainConfig& config, const World& world);
+// What this rank must agree on with the others before they work together.
+Identity team_identity(const TrainConfig& config, const Prepared& data, const std::string& checkpoint);
+
 // "<step> <hash>" of a run's latest checkpoint; empty where there is none.
 std::string checkpoint_identity(const std::filesystem::path& run);
 

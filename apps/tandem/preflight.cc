@@ -1,0 +1,115 @@
+// tandem preflight: what a run on these hosts will be like, before it. tandem preflight-worker: what it starts there.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "data/prepared.h"
+#include "dist/team.h"
+#include "launch/launch.h"
+#include "preflight/measure.h"
+#include "preflight/report.h"
+#include "train/setup.h"
+#include "train/team_run.h"
+
+namespace tandem::cli {
+namespace {
+
+struct Options {
+  std::string hosts, address, binary, config;
+  std::string agent = LaunchOptions().agent;
+  std::vector<std::string> environment, overrides;
+  double price = 0;  // 0 = not given
+  bool json = false;
+};
+
+void run_preflight(const Options& given) {
+  const TrainConfig config = load_config(given.config, given.overrides);  // mistakes are found here, not on the hosts
+  require(!config.data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
+  require(given.price >= 0, "--price-per-hour is {}: give 0 or more", given.price);
+  LaunchOptions options;
+  options.hosts = parse_hosts(given.hosts);
+  options.agent = given.agent;
+  options.binary = given.binary.empty() ? own_binary() : given.binary;
+  options.directory = std::filesystem::current_path().string();
+  options.address = given.address;
+  options.environment = given.environment;
+  options.command = {"preflight-worker", "--config", given.config};
+  if (given.price > 0) {
+    options.command.insert(options.command.end(), {"--price-per-hour", fmt::format("{}", given.price)});
+  }
+  if (given.json) {
+    options.command.emplace_back("--json");
+  }
+  options.command.insert(options.command.end(), given.overrides.begin(), given.overrides.end());
+  launch(options);
+}
+
+// An error of one rank is told to the others.
+Measurements measured_by(Team& team, const TrainConfig& config, const Prepared& data) {
+  try {
+    Measurements measured = measure_all(team, config, data);
+    team.leave();
+    return measured;
+  } catch (const std::exception& error) {
+    team.stop(error.what());
+    throw;
+  }
+}
+
+void run_worker(const Options& given) {
+  TrainConfig config = load_config(given.config, given.overrides);
+  const Prepared data = Prepared::open(config.data);
+  complete_config(config, data);
+  const World world = world_from_environment();
+  log::set_quiet(world.rank != 0);
+  take_own_part(config, world);
+  const auto team = join_team(world, team_identity(config, data, ""));
+  const Measurements measured = measured_by(*team, config, data);
+  const Prediction prediction = predict(measured, config, given.price > 0 ? given.price : kNotMeasured);
+  if (world.rank == 0) {
+    const std::string text = given.json ? preflight_json(measured, prediction) : preflight_text(measured, prediction);
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+    require(prediction.problem.empty(), "{}", prediction.problem);
+  }
+}
+
+void add_options(Command& command, Options& options) {
+  command.option("--config", options.config, "the run's settings, a TOML file")
+      .required()
+      .option("--price-per-hour", options.price, "of all hosts together, for the cost of the run")
+      .flag("--json", options.json, "print one JSON object")
+      .option("settings", options.overrides, "key=value: settings that go before those of the file");
+}
+
+}  // namespace
+
+void add_preflight(Program& program) {
+  auto options = std::make_shared<Options>();  // shared with the action that runs after parsing
+  Command command =
+      program.add("preflight", "Measures hosts and links within a minute, and predicts step time, duration and cost.");
+  add_options(command, *options);
+  command.option("--hosts", options->hosts, "hosts with their numbers of workers: a:2,b:2 (a host alone has one)")
+      .required()
+      .option("--agent", options->agent, "the command that reaches a host; it gets the host and a shell command")
+      .option("--binary", options->binary, "tandem's path on the hosts (default: the same as here)")
+      .option("--address", options->address, "address of the first host for the others (default: all it has are tried)")
+      .option("--env", options->environment, "NAME=VALUE: a variable for the workers; may be given often")
+      .example(
+          "tandem preflight --hosts gpu1:2,gpu2:2 --config configs/transformer-base.toml data=data/en-de "
+          "run=runs/en-de\n"
+          "Nothing is trained or written. The hosts need tandem, the config and the data, as for `tandem launch`.")
+      .run([options] { run_preflight(*options); });
+}
+
+void add_preflight_worker(Program& program) {
+  auto options = std::make_shared<Options>();
+  Command command = program.add("preflight-worker", "One worker of a preflight, started by `tandem preflight`.");
+  add_options(command, *options);
+  command.hidden().run([options] { run_worker(*options); });
+}
+
+}  // namespace tandem::cli

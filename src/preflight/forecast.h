@@ -1,0 +1,39 @@
+// What a step will take, from what was measured: the parts of a step by themselves, and the ranks' sums by themselves.
+// Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "preflight/timeline.h"
+
+namespace tandem {
+
+// Adding up over the ranks.
+struct NetworkModel {
+  double message_seconds = 0;        // for each message, however small
+  double bytes_per_second = 0;       // of the buffers added up, while nobody computes
+  double busy_bytes_per_second = 0;  // while all compute
+  double lost_per_byte = 0;          // seconds of computing that a byte costs while both go on (cores are shared)
+};
+
+struct Forecast {
+  double step = 0;           // seconds
+  double compute = 0;        // of it, without any network
+  double communication = 0;  // all messages one after the other
+  double exposed = 0;        // step - compute: waiting for the network, and computing slowed down by it
+};
+
+// The queue of messages: each starts when it is ready and the one before is done; the rest of the step is computed
+// beside it. What ends after the backward pass is exposed.
+Forecast forecast(const StepTimeline& step, const NetworkModel& network);
+// The median of several steps.
+Forecast forecast(const std::vector<StepTimeline>& steps, const NetworkModel& network);
+
+// ---- changed circumstances
+StepTimeline with_bf16(StepTimeline step);                  // gradients of half the bytes
+StepTimeline with_rounds(StepTimeline step, int rounds);    // as many rounds of the present size in a step
+NetworkModel at_rate(NetworkModel network, double factor);  // so many times as fast, where the network is what limits
+NetworkModel infinitely_fast();
+
+}  // namespace tandem

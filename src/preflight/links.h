@@ -1,0 +1,22 @@
+// The links between hosts, measured with the connections that ranks use.
+#pragma once
+
+#include <vector>
+
+#include "dist/team.h"
+
+namespace tandem {
+
+// Between the first ranks of two hosts.
+struct Link {
+  int from = 0, to = 0;        // hosts, by number; from < to
+  double there = 0, back = 0;  // payload bytes a second in each direction, one at a time
+  double round_trip = 0;       // seconds, of a small message
+  double clock_offset = 0;     // seconds that the clock of `to` is ahead
+  double clock_error = 0;      // at most so far off
+};
+
+// Called by all ranks; every pair by itself, about `seconds` in all. The result is there on the pair's first rank.
+std::vector<Link> measure_links(Team& team, Communicator& control, double seconds);
+
+}  // namespace tandem

@@ -1,0 +1,167 @@
+#include "preflight/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+
+#include "backend/cuda_device.h"
+#include "core/log.h"
+#include "observe/probes/nvml.h"
+#include "preflight/step_trial.h"
+#include "train/product_rate.h"
+
+namespace tandem {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kLinkSeconds = 14;  // all pairs together
+constexpr double kSumSeconds = 2;
+constexpr double kStepSeconds = 7;
+constexpr double kBusySeconds = 4;
+constexpr int kMostSteps = 60;
+constexpr double kMessageSeconds = 0.1;  // of one sum beside computing, about
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// The run directory, or what is there of the path to it.
+fs::path existing_part(const std::string& run) {
+  fs::path path = fs::absolute(run.empty() ? "." : run);
+  std::error_code none;
+  while (!fs::exists(path, none) && path.has_relative_path()) {
+    path = path.parent_path();
+  }
+  return path;
+}
+
+double sm_clock(const Backend& backend) {
+  const DeviceStream stream = backend.stream();
+  if (stream.handle == nullptr) {
+    return kNotMeasured;
+  }
+  const auto nvml = Nvml::open("libnvidia-ml.so.1");
+  const NvmlDevice device = nvml ? nvml->device(gpu_bus_id(stream.device)) : nullptr;
+  uint32_t mhz = 0;
+  constexpr int kSmClock = 1;
+  const bool known = device != nullptr && nvml->clock != nullptr && nvml->clock(device, kSmClock, &mhz) == 0;
+  return known ? mhz : kNotMeasured;
+}
+
+RankMeasurements look_around(Team& team, Backend& backend, const TrainConfig& config) {
+  const Member& own = team.members()[static_cast<size_t>(team.rank())];
+  RankMeasurements found;
+  found.rank = team.rank();
+  found.node = team.node();
+  found.host = own.host;
+  found.address = own.address;
+  found.interface = own.interface;
+  found.device = backend.description();
+  found.gpus = gpu_count();
+  found.memory_free = static_cast<double>(backend.memory_sizes().free);
+  found.memory_total = static_cast<double>(backend.memory_sizes().total);
+  const fs::path disk = existing_part(config.run);
+  found.disk = disk.string();
+  found.disk_free = static_cast<double>(fs::space(disk).available);
+  return found;
+}
+
+// As training does: all ranks begin a step together.
+void time_steps(StepTrial& trial, Communicator& control, Backend& backend, std::vector<StepTimeline>& steps) {
+  const int warm_up = backend.fixed_shape() ? 4 : 2;
+  for (int i = 0; i < warm_up; ++i) {
+    control.barrier();
+    trial.run_step();
+  }
+  const auto begin = Clock::now();
+  for (double more = 1; more > 0;) {
+    control.barrier();
+    steps.push_back(trial.run_step());
+    const auto count = static_cast<int>(steps.size());
+    more = count < 3 || (count < kMostSteps && seconds_since(begin) < kStepSeconds) ? 1 : 0;
+    control.broadcast(host_view(&more, 1, 1), 0);
+  }
+}
+
+double median_compute(std::vector<StepTimeline> steps) {
+  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+  std::nth_element(steps.begin(), middle, steps.end(),
+                   [](const StepTimeline& a, const StepTimeline& b) { return a.compute() < b.compute(); });
+  return middle->compute();
+}
+
+// Both at once, for what each loses by it. Gives the bytes a second of the sums.
+double time_both(StepTrial& trial, const SumCost& alone, DType wire, RankMeasurements& own) {
+  const auto width = static_cast<double>(size_of(wire));
+  const auto elements = std::clamp(static_cast<int64_t>(kMessageSeconds * alone.bytes_per_second / width),
+                                   int64_t{1024}, std::max<int64_t>(trial.usual_message(), 1024));
+  std::vector<StepTimeline> steps;
+  double rate = 0;
+  {
+    ConstantSums constant(trial.sums(), elements, wire);
+    const auto begin = Clock::now();
+    while (!constant.ended()) {
+      steps.push_back(trial.run_step());
+      if (seconds_since(begin) >= kBusySeconds && steps.size() >= 3) {
+        constant.finish();
+      }
+    }
+    rate = constant.messages_per_second();
+  }
+  steps.pop_back();  // its end had the cores for itself
+  own.compute_speed = std::min(1.0, median_compute(own.steps) / median_compute(steps));
+  const double seconds = std::max(1 / rate - 2 * alone.message_seconds, 0.05 / rate);
+  return static_cast<double>(elements) * width / seconds;
+}
+
+}  // namespace
+
+Measurements measure_all(Team& team, const TrainConfig& config, const Prepared& data) {
+  const auto begin = Clock::now();
+  std::vector<int> everyone;
+  for (const Member& member : team.members()) {
+    everyone.push_back(member.rank);
+  }
+  Communicator& control = team.add_communicator("preflight", everyone);
+  const auto backend = make_backend(config.device, config.threads);
+  Measurements all;
+  RankMeasurements own = look_around(team, *backend, config);
+  if (team.nodes() > 1) {
+    log::info("links between {} hosts ...", team.nodes());
+    own.links = measure_links(team, control, kLinkSeconds);
+  }
+  StepTrial trial(team, *backend, data, config);
+  log::info("matrix products, all ranks at once ...");
+  control.barrier();
+  own.product_flops = measure_product_rate(*backend, trial.compute());
+  own.clock_mhz = sm_clock(*backend);
+  log::info("steps without the network ...");
+  time_steps(trial, control, *backend, own.steps);
+  if (team.size() > 1) {
+    log::info("sums over all ranks ...");
+    all.sums = measure_sums(trial.sums(), control, *backend, trial.usual_message(), config.dist.wire, kSumSeconds);
+    all.busy_bytes_per_second = all.sums.bytes_per_second;
+    if (backend->stream().handle == nullptr) {
+      log::info("both at once ...");
+      all.busy_bytes_per_second = time_both(trial, all.sums, config.dist.wire, own);
+    }
+  }
+  own.sent = static_cast<double>(trial.planned_traffic().sent);
+  own.received = static_cast<double>(trial.planned_traffic().received);
+  for (const std::string& text : team.gather(to_text(own))) {
+    all.ranks.push_back(parse_measurements(text));
+  }
+  all.parameters = static_cast<double>(trial.parameters());
+  all.source_tokens = trial.source_tokens();
+  all.target_tokens = trial.target_tokens();
+  all.epochs_a_step = trial.epochs_a_step();
+  const double buffers = config.optimizer.ema_decay > 0 ? 4 : 3;  // weights, both moments, and the average
+  all.checkpoint_bytes = buffers * sizeof(float) * all.parameters;
+  all.checkpoints = static_cast<double>(config.checkpoint.keep_last + config.checkpoint.keep_best + 1);
+  all.seconds = seconds_since(begin);
+  return all;
+}
+
+}  // namespace tandem

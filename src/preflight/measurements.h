@@ -1,0 +1,49 @@
+// What one rank has found out, and what all of them have.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "preflight/links.h"
+#include "preflight/sums.h"
+#include "preflight/timeline.h"
+
+namespace tandem {
+
+inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+
+struct RankMeasurements {
+  int rank = 0;
+  int node = 0;
+  std::string host;
+  std::string address, interface;   // by which the others reach it; empty with one rank
+  std::string device;               // what computes
+  int gpus = 0;                     // of the host
+  double clock_mhz = kNotMeasured;  // of the GPU, right after it worked
+  double memory_free = 0, memory_total = 0;
+  double product_flops = 0;  // a second, while all ranks computed
+  std::string disk;          // the directory that the next was asked of
+  double disk_free = 0;
+  double sent = 0, received = 0;  // bytes a step, by plan
+  double compute_speed = 1;       // beside constant sums, against computing alone
+  std::vector<StepTimeline> steps;
+  std::vector<Link> links;
+};
+
+struct Measurements {
+  std::vector<RankMeasurements> ranks;
+  SumCost sums;
+  double busy_bytes_per_second = kNotMeasured;  // of sums beside computing
+  double parameters = 0;
+  double source_tokens = 0, target_tokens = 0;  // a step
+  double epochs_a_step = 0;
+  double checkpoint_bytes = 0, checkpoints = 0;  // each, and how many lie there at most
+  double seconds = 0;                            // that all this took
+};
+
+// One rank's as text, and back.
+std::string to_text(const RankMeasurements& measurements);
+RankMeasurements parse_measurements(const std::string& text);
+
+}  // namespace tandem

@@ -1,0 +1,217 @@
+#include "preflight/prediction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/error.h"
+#include "observe/progress.h"
+#include "observe/verdicts/network.h"
+#include "observe/verdicts/units.h"
+#include "preflight/warnings.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr double kWorth = 0.1;      // share of a step from which on something is worth a word
+constexpr double kFull = 0.7;       // of a link, from which on sums are limited by it
+constexpr double kTcpShare = 0.94;  // of a port's speed that is payload
+
+std::vector<StepTimeline> team_steps(const Measurements& m) {
+  size_t count = m.ranks.front().steps.size();
+  for (const RankMeasurements& rank : m.ranks) {
+    count = std::min(count, rank.steps.size());
+  }
+  std::vector<StepTimeline> steps;
+  for (size_t i = 0; i < count; ++i) {
+    std::vector<StepTimeline> by_rank;
+    for (const RankMeasurements& rank : m.ranks) {
+      by_rank.push_back(rank.steps[i]);
+    }
+    steps.push_back(slowest(by_rank));
+  }
+  return steps;
+}
+
+NetworkModel network_of(const Measurements& m) {
+  if (m.ranks.size() == 1) {
+    return infinitely_fast();
+  }
+  double speed = 0;
+  for (const RankMeasurements& rank : m.ranks) {
+    speed += rank.compute_speed / static_cast<double>(m.ranks.size());
+  }
+  return {m.sums.message_seconds, m.sums.bytes_per_second, m.busy_bytes_per_second,
+          (1 - speed) / m.busy_bytes_per_second};
+}
+
+// Bytes that cross a host's port, each way, for a byte of a buffer that is added up.
+double port_bytes(const Measurements& m, bool hierarchical) {
+  std::map<int, double> ranks;
+  for (const RankMeasurements& rank : m.ranks) {
+    ++ranks[rank.node];
+  }
+  const auto hosts = static_cast<double>(ranks.size());
+  const auto all = static_cast<double>(m.ranks.size());
+  double most = 0;
+  bool equal = true;
+  for (const auto& [node, count] : ranks) {
+    most = std::max(most, count);
+    equal = equal && count == ranks.begin()->second;
+  }
+  return hierarchical && equal ? 2 * (hosts - 1) / hosts : 2 * most * (all - most) / all;
+}
+
+// With ports of another speed.
+NetworkModel with_port(const Measurements& m, const NetworkModel& now, double bits, bool hierarchical) {
+  const double link = slowest_link(m), other = kTcpShare * bits / 8, share = port_bytes(m, hierarchical);
+  if (other < link) {
+    return at_rate(now, std::min(1.0, other / share / now.bytes_per_second));
+  }
+  const bool limited = now.bytes_per_second * share >= kFull * link;
+  return limited ? at_rate(now, other / link) : now;
+}
+
+// As if one rank did the work of all.
+StepTimeline alone(const Measurements& m, size_t step) {
+  StepTimeline all{{}, 0, 0, 0};
+  for (const RankMeasurements& rank : m.ranks) {
+    all.backward_end += rank.steps[step].backward_end;
+    all.update = std::max(all.update, rank.steps[step].update);
+    all.overhead = std::max(all.overhead, rank.steps[step].overhead);
+  }
+  return all;
+}
+
+template <class Change>
+std::vector<StepTimeline> changed(std::vector<StepTimeline> steps, const Change& change) {
+  std::transform(steps.begin(), steps.end(), steps.begin(), change);
+  return steps;
+}
+
+void add_what_ifs(Prediction& p, const Measurements& m, const TrainConfig& config,
+                  const std::vector<StepTimeline>& steps) {
+  const auto add = [&](const std::string& name, const Forecast& f, double batch = 1) {
+    p.what_if.push_back({name, f.step, batch * m.target_tokens / f.step});
+  };
+  add("as it is", p.step);
+  if (m.ranks.size() == 1) {
+    return;
+  }
+  if (config.dist.wire == DType::f32) {
+    add("dist.wire=bf16: gradients of half the bytes", forecast(changed(steps, with_bf16), p.network));
+  }
+  for (const int rounds : {2, 4}) {
+    add(fmt::format("batch.tokens={}: {} rounds a step", rounds * config.batch.tokens, rounds),
+        forecast(changed(steps, [&](const StepTimeline& s) { return with_rounds(s, rounds); }), p.network), rounds);
+  }
+  if (std::isfinite(slowest_link(m))) {
+    for (const double bits : {1e9, 10e9}) {
+      add(fmt::format("{:g} Gbit/s between hosts", bits / 1e9),
+          forecast(steps, with_port(m, p.network, bits, config.dist.hierarchical)));
+    }
+  }
+  add("an infinitely fast network", forecast(steps, infinitely_fast()));
+  std::vector<StepTimeline> single;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    single.push_back(alone(m, i));
+  }
+  add("one worker alone", forecast(single, infinitely_fast()));
+}
+
+void add_duration(Prediction& p, const Measurements& m, const StopConfig& stop, double price) {
+  const auto earlier = [&p](double steps) { p.steps = p.steps > 0 ? std::min(p.steps, steps) : steps; };
+  if (stop.max_steps > 0) {
+    earlier(static_cast<double>(stop.max_steps));
+  }
+  if (stop.max_epochs > 0 && m.epochs_a_step > 0) {
+    earlier(std::ceil(stop.max_epochs / m.epochs_a_step));
+  }
+  if (stop.max_minutes > 0) {
+    earlier(std::ceil(60 * stop.max_minutes / p.step.step));
+  }
+  p.seconds = p.steps * p.step.step;
+  p.cost = p.seconds / 3600 * price;
+}
+
+// How much longer the slowest rank computes than the others do on average.
+double lag(const Measurements& m, size_t& slowest_rank) {
+  std::vector<double> compute;
+  for (const RankMeasurements& rank : m.ranks) {
+    compute.push_back(forecast(rank.steps, infinitely_fast()).compute);
+  }
+  const auto most = std::max_element(compute.begin(), compute.end());
+  slowest_rank = static_cast<size_t>(most - compute.begin());
+  double others = 0;
+  for (const double seconds : compute) {
+    others += seconds;
+  }
+  others = (others - *most) / std::max(1.0, static_cast<double>(compute.size()) - 1);
+  return compute.size() > 1 ? *most / others - 1 : 0;
+}
+
+void name_bottleneck(Prediction& p, const Measurements& m) {
+  const Forecast& f = p.step;
+  const double share = f.exposed / f.step, link = slowest_link(m);
+  const std::string costs =
+      fmt::format("{} of a step ({} of {})", percent_text(share), seconds_text(f.exposed), seconds_text(f.step));
+  size_t slow = 0;
+  const double behind = lag(m, slow);
+  if (share >= 0.5) {
+    p.bottleneck = "network";
+    p.sentence = fmt::format("The network is the bottleneck: it takes {}{}.", costs,
+                             std::isfinite(link) ? "; " + link_sentence(link) : "");
+  } else if (behind >= 2 * kWorth) {
+    p.bottleneck = "slow_rank";
+    p.sentence = fmt::format("Rank {} on {} is the bottleneck: it computes {} longer than the others, who wait for it.",
+                             m.ranks[slow].rank, m.ranks[slow].host, percent_text(behind));
+  } else {
+    p.bottleneck = "compute";
+    p.sentence = share >= kWorth ? fmt::format("Computing is the bottleneck, but the network adds {}.", costs)
+                 : m.ranks.size() == 1
+                     ? "Computing is the bottleneck: there is one worker and no network."
+                     : fmt::format("Computing is the bottleneck: the network adds no more than {}.", costs);
+  }
+}
+
+}  // namespace
+
+double slowest_link(const Measurements& m) {
+  double rate = kNotMeasured;
+  for (const RankMeasurements& rank : m.ranks) {
+    for (const Link& link : rank.links) {
+      rate = std::fmin(rate, std::fmin(link.there, link.back));
+    }
+  }
+  return rate;
+}
+
+std::string link_sentence(double bytes_per_second) {
+  constexpr double kNear = 0.84;   // TCP moves 84 to 95 % of a port's speed
+  constexpr double kPlain = 10e9;  // faster ones are told less surely apart
+  const double bits = 8 * bytes_per_second, port = port_speed(bits);
+  const std::string moves = "this link moves " + rate_text(bytes_per_second);
+  if (!(bits >= kNear * port)) {
+    return moves;
+  }
+  const std::string name = fmt::format("{:g} {} port", port / (port < 1e9 ? 1e6 : 1e9), port < 1e9 ? "Mbit" : "Gbit");
+  return port <= kPlain ? fmt::format("{}: it is a {}", moves, name) : fmt::format("{}, as a {} does", moves, name);
+}
+
+Prediction predict(const Measurements& m, const TrainConfig& config, double price) {
+  require(!m.ranks.empty(), "no rank has measured anything");
+  Prediction p;
+  const std::vector<StepTimeline> steps = team_steps(m);
+  p.network = network_of(m);
+  p.step = forecast(steps, p.network);
+  p.tokens_per_second = m.target_tokens / p.step.step;
+  add_duration(p, m, config.stop, price);
+  name_bottleneck(p, m);
+  add_what_ifs(p, m, config, steps);
+  p.warnings = warnings_of(m);
+  p.problem = disk_problem(m);
+  return p;
+}
+
+}  // namespace tandem

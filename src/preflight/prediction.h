@@ -1,0 +1,42 @@
+// What the measurements mean for the run: the step, how long all of them take and cost, what limits, what would help.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "preflight/forecast.h"
+#include "preflight/measurements.h"
+#include "train/config.h"
+
+namespace tandem {
+
+struct WhatIf {
+  std::string name;
+  double step = 0;               // seconds
+  double tokens_per_second = 0;  // of the target side
+};
+
+struct Prediction {
+  NetworkModel network;
+  Forecast step;
+  double tokens_per_second = 0;  // of the target side
+  double steps = 0;              // until the config's first limit; 0 = not known
+  double seconds = 0;            // for these
+  double cost = kNotMeasured;
+  std::string bottleneck;  // "network", "compute" or "slow_rank"
+  std::string sentence;    // the same for people
+  std::vector<WhatIf> what_if;
+  std::vector<std::string> warnings;  // what a user should look at
+  std::string problem;                // what will make the run fail; empty = nothing known
+};
+
+// price: for an hour of all hosts together; NaN = not given.
+Prediction predict(const Measurements& measurements, const TrainConfig& config, double price);
+
+// "this link moves 12.0 MB/s (96.0 Mbit/s): it is a 100 Mbit port"
+std::string link_sentence(double bytes_per_second);
+
+// The slowest direction of all links, bytes a second; NaN where there is no link.
+double slowest_link(const Measurements& measurements);
+
+}  // namespace tandem

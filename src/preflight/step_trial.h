@@ -1,0 +1,54 @@
+// The config's own training steps on this rank's share of the batch, with everything but the network.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "data/prefetch.h"
+#include "data/prepared.h"
+#include "dist/team.h"
+#include "preflight/timeline.h"
+#include "preflight/timing_communicator.h"
+#include "train/config.h"
+#include "train/memory_plan.h"
+#include "train/stepper.h"
+
+namespace tandem {
+
+class StepTrial {
+ public:
+  // All must outlive this. config as train's would be, made whole.
+  StepTrial(Team& team, Backend& backend, const Prepared& data, const TrainConfig& config);
+
+  StepTimeline run_step();
+
+  Communicator& sums() { return communicator_; }  // that gradients will use
+  int64_t parameters() const { return model_.parameters().count(); }
+  int64_t usual_message() const;  // elements
+  DType compute() const { return weights_.weights().compute.dtype; }
+
+  // Of the steps so far.
+  Traffic planned_traffic() const { return traffic_; }  // a step, of this rank
+  double source_tokens() const { return source_tokens_ / steps_; }
+  double target_tokens() const { return target_tokens_ / steps_; }
+  double epochs_a_step() const { return epochs_ / steps_; }
+
+ private:
+  const TrainConfig& config_;
+  Backend& backend_;
+  Transformer model_;
+  ModelState weights_;
+  std::unique_ptr<Communicator> own_communicator_;
+  Communicator& communicator_;
+  TimingCommunicator timing_;
+  std::optional<TeamUpdate> team_update_;
+  Adam adam_;
+  MemoryPlan plan_;
+  Batcher batcher_;
+  Stepper stepper_;
+  Prefetcher batches_;
+  Traffic traffic_;
+  double steps_ = 0, source_tokens_ = 0, target_tokens_ = 0, epochs_ = 0;
+};
+
+}  // namespace tandem

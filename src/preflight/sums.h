@@ -1,0 +1,47 @@
+// What adding up over all ranks costs, with the communicator that gradients will use.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+#include "backend/backend.h"
+#include "dist/communicator.h"
+
+namespace tandem {
+
+// message_seconds + bytes / bytes_per_second for a buffer of so many bytes.
+struct SumCost {
+  double message_seconds = 0;
+  double bytes_per_second = 0;
+};
+
+// Called by all ranks. `elements`: of a usual bucket; f32, or the type on the wire. About `seconds`.
+SumCost measure_sums(Communicator& sums, Communicator& control, Backend& backend, int64_t elements, DType type,
+                     double seconds);
+
+// Adds up over all ranks without pause, on a thread of its own, until every rank has called finish(). Host memory only.
+class ConstantSums {
+ public:
+  ConstantSums(Communicator& sums, int64_t elements, DType type);
+  ~ConstantSums();  // calls finish(), and waits for the other ranks
+  ConstantSums(const ConstantSums&) = delete;
+  ConstantSums& operator=(const ConstantSums&) = delete;
+
+  void finish() { finish_ = true; }
+  bool ended() const { return ended_; }  // all ranks have called finish()
+  double messages_per_second() const;    // once ended
+
+ private:
+  void run();
+
+  Communicator& sums_;
+  const int64_t elements_;
+  const DType type_;
+  std::atomic<bool> finish_ = false, ended_ = false;
+  std::string error_;
+  double seconds_ = 0;
+  int64_t messages_ = 0;
+  std::thread thread_;  // last, so that all it uses is there when it starts
+};
+
+}  // namespace tandem

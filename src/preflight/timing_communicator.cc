@@ -1,0 +1,39 @@
+#include "preflight/timing_communicator.h"
+
+#include "core/error.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr size_t kMost = 1 << 16;  // messages of a step
+
+}  // namespace
+
+TimingCommunicator::TimingCommunicator(Backend& backend, const Communicator& real)
+    : backend_(backend), real_(real), moments_(backend.allocate(kMost * sizeof(uint64_t))) {}
+
+Handle TimingCommunicator::note(const View& buffer, double share) {
+  if (begun_) {
+    messages_.clear();
+    begun_ = false;
+  }
+  require(messages_.size() < kMost, "a step of more than {} messages: raise dist.bucket_mb", kMost);
+  backend_.stamp(static_cast<uint64_t*>(moments_.data()) + messages_.size());
+  const double bytes = static_cast<double>(buffer.size()) * static_cast<double>(size_of(buffer.dtype));
+  messages_.push_back({bytes * share, buffer.dtype != DType::f64, 0});
+  return {};
+}
+
+std::vector<TimingCommunicator::Message> TimingCommunicator::messages() {
+  std::vector<uint64_t> moments(messages_.size());
+  if (!moments.empty()) {
+    backend_.download(moments.data(), moments_.view(DType::i32, 1, static_cast<int64_t>(2 * moments.size())));
+  }
+  for (size_t i = 0; i < moments.size(); ++i) {
+    messages_[i].ready = moments[i];
+  }
+  return messages_;
+}
+
+}  // namespace tandem

@@ -1,0 +1,55 @@
+// Stands where a team's communicator would: notes what a step would send and when, and sends nothing. So a step can be
+// timed as it is without any network, with the real plan of messages.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/backend.h"
+#include "dist/communicator.h"
+
+namespace tandem {
+
+class TimingCommunicator final : public Communicator {
+ public:
+  struct Message {
+    double bytes = 0;        // of the buffer; half of them for a reduce-scatter or an all-gather
+    bool gradients = false;  // in the type of the wire, which the user can choose
+    uint64_t ready = 0;      // when it could have started, by the backend's clock
+  };
+
+  // `real` says how work is shared out. Both must outlive this.
+  TimingCommunicator(Backend& backend, const Communicator& real);
+
+  int rank() const override { return real_.rank(); }
+  int size() const override { return real_.size(); }
+  int shard_number() const override { return real_.shard_number(); }
+  Handle start_all_reduce(const View& buffer) override { return note(buffer, 1); }
+  Handle start_reduce_scatter(const View& buffer) override { return note(buffer, 0.5); }
+  Handle start_all_gather(const View& buffer) override { return note(buffer, 0.5); }
+  Handle start_broadcast(const View& buffer, int /*root*/) override { return note(buffer, 1); }
+  Handle start_barrier() override { return {}; }
+  void abort(const std::string& /*reason*/) override {}
+  Traffic traffic() const override { return {}; }
+  Traffic planned_reduce_scatter(int64_t count, DType type) const override {
+    return real_.planned_reduce_scatter(count, type);
+  }
+  Traffic planned_all_gather(int64_t count, DType type) const override { return real_.planned_all_gather(count, type); }
+
+  // Before a step is given. A recorded step makes no calls when it runs again: its messages stay those of the first
+  // time, with new moments.
+  void begin_step() { begun_ = true; }
+  // Of the step given last; waits for it.
+  std::vector<Message> messages();
+
+ private:
+  Handle note(const View& buffer, double share);
+
+  Backend& backend_;
+  const Communicator& real_;
+  Buffer moments_;  // u64 [kMost], in the backend's memory
+  std::vector<Message> messages_;
+  bool begun_ = false;
+};
+
+}  // namespace tandem
