@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "core/error.h"
 
@@ -14,7 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kTries = 20;  // a trainer renames a few files an hour
+constexpr int kTries = 1000;     // of a listing that changes while its files are opened
+constexpr int kTriesAtOnce = 5;  // then with a pause between them
 
 // "000001-000008" between the active file's stem and extension.
 std::optional<Segment> parse_name(const fs::path& path, const fs::path& active) {
@@ -92,18 +95,21 @@ std::vector<std::ifstream> open_segments(const fs::path& active) {
     std::vector<std::ifstream> files;
     std::string failed;
     for (const fs::path& path : paths) {
-      if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
+      const fs::file_status status = fs::status(path, error);  // once: the trainer may rename it between two questions
+      if (fs::exists(status) && !fs::is_regular_file(status)) {
         fail("cannot read {}: it is no plain file", path.string());
       }
       files.emplace_back(path, std::ios::binary);
       failed = files.back().is_open() ? failed : path.string();
     }
-    if (failed.empty() && same(before, list_segments(active))) {
+    const bool unchanged = same(before, list_segments(active));
+    require(failed.empty() || (!unchanged && tried < kTries), "cannot read {}: check that it is a readable file",
+            failed);
+    if (failed.empty() && (unchanged || tried >= kTries)) {
       return files;
     }
-    require(tried < kTries || failed.empty(), "cannot read {}: check that it is a readable file", failed);
-    if (tried >= kTries) {
-      return files;
+    if (tried > kTriesAtOnce) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
 }

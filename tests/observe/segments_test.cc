@@ -329,7 +329,7 @@ TEST(Segments, a_reader_beside_the_writer_sees_a_complete_run) {
   const TemporaryDirectory directory(memory_directory());
   const fs::path path = directory / "0.jsonl";
   std::atomic<bool> ended = false;
-  std::thread trainer([&] {
+  std::jthread trainer([&] {
     MetricsWriter writer(path, -1, 1 << 12);
     write_run(writer, 1, 6000, 5);
     ended = true;
