@@ -55,10 +55,7 @@ class GlooCommunicator final : public Communicator {
   int size() const override { return size_; }
 
   Handle start_all_reduce(const View& buffer) override {
-    return start(Kind::all_reduce, buffer, 0, [this, buffer](uint64_t tag) {
-      exchange_->reduce_scatter(buffer, tag);
-      exchange_->all_gather(buffer, tag);
-    });
+    return start(Kind::all_reduce, buffer, 0, [this, buffer](uint64_t tag) { exchange_->all_reduce(buffer, tag); });
   }
 
   Handle start_reduce_scatter(const View& buffer) override {

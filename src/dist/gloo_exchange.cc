@@ -7,8 +7,8 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kPieceBytes = 1 << 20;
-constexpr int64_t kWindow = 3;  // pieces of one peer that are received ahead of the additions
+constexpr int64_t kPieceBytes = 1 << 18;
+constexpr int64_t kWindow = 12;  // pieces of one peer that are received ahead of the additions
 
 int64_t piece_length(DType type) { return kPieceBytes / static_cast<int64_t>(size_of(type)); }
 
@@ -81,9 +81,35 @@ void GlooExchange::reduce_scatter(const View& buffer, uint64_t tag) {
   finish_sends(sends, buffer.dtype);
 }
 
+void GlooExchange::all_reduce(const View& buffer, uint64_t tag) {
+  const uint64_t slot = next_slot(tag), sum_slot = next_slot(tag);
+  const Shard own = shard_of(buffer.size(), size_, rank_);
+  std::vector<Transfer> receives, sends, sums;
+  for (int distance = 1; distance < size_; ++distance) {
+    // Into the place of what is sent for it: a peer has no sum before it has all of that.
+    const int peer = below(distance);
+    receives.push_back(start_receive(buffer, peer, shard_of(buffer.size(), size_, peer), sum_slot));
+  }
+  for (int distance = 1; distance < size_; ++distance) {
+    const int peer = above(distance);
+    sends.push_back(start_send(buffer, peer, shard_of(buffer.size(), size_, peer), slot));
+    sums.push_back(start_send(buffer, peer, {own.begin, 0}, sum_slot));
+    sums.back().shard = own;
+  }
+  receive_and_add(buffer, slot, [&](int64_t i) {
+    const Piece piece = piece_of(own, buffer.dtype, i);
+    for (const Transfer& sum : sums) {
+      sum.channel->send(sum_slot + i, piece.offset, piece.bytes);
+    }
+  });
+  finish_receives(receives, buffer.dtype);
+  finish_sends(sends, buffer.dtype);
+  finish_sends(sums, buffer.dtype);
+}
+
 // Pieces of this rank's shard from all peers, into a ring of kWindow pieces a peer; a piece that all have sent is added
 // to our own, in the order of ranks, while the next ones arrive.
-void GlooExchange::receive_and_add(const View& buffer, uint64_t slot) {
+void GlooExchange::receive_and_add(const View& buffer, uint64_t slot, const std::function<void(int64_t)>& summed) {
   const DType type = buffer.dtype;
   const Shard own = shard_of(buffer.size(), size_, rank_);
   const int64_t pieces = pieces_of(own, type);
@@ -117,6 +143,9 @@ void GlooExchange::receive_and_add(const View& buffer, uint64_t slot) {
       }
     }
     sum_in_order(sum, parts, static_cast<int64_t>(piece.bytes / size_of(type)), type);
+    if (summed) {
+      summed(i);
+    }
     receive_from_all(i + kWindow);
   }
 }

@@ -43,7 +43,7 @@ struct TeamOptions {
   std::chrono::milliseconds join_timeout{120'000};          // for all ranks to come
   std::chrono::milliseconds heartbeat{1'000};               // from one beat to the next
   std::chrono::milliseconds silence{6'000};                 // without a beat: dead
-  std::chrono::milliseconds collective_timeout{1'800'000};  // the backstop: for the next megabyte of a collective
+  std::chrono::milliseconds collective_timeout{1'800'000};  // the backstop: for the next piece of a collective
   std::chrono::milliseconds exit_after{3'000};  // a process still there so long after a failure is ended; 0: never
 };
 

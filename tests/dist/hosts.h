@@ -67,9 +67,8 @@ class Hosts {
 
   static std::string name(int i) { return std::string(1, static_cast<char>('a' + i)); }
   static std::string address(int i) { return "10.77.0." + std::to_string(i + 1); }
-  std::string in_host(int i, const std::string& command) const {
-    return "ip netns exec " + prefix_ + name(i) + " " + command;
-  }
+  std::string space(int i) const { return prefix_ + name(i); }  // its network namespace
+  std::string in_host(int i, const std::string& command) const { return "ip netns exec " + space(i) + " " + command; }
   std::string in_desk(const std::string& command) const { return "ip netns exec " + desk() + " " + command; }
 
   // A stand-in for ssh: HOST COMMAND.
@@ -89,10 +88,9 @@ class Hosts {
   }
 
   void add(int i, const std::string& rate) const {
-    const std::string space = prefix_ + name(i);
     const std::string port = "port" + name(i);
-    require_success("ip netns add " + space);
-    require_success(in_desk("ip link add " + port + " type veth peer name eth0 netns " + space));
+    require_success("ip netns add " + space(i));
+    require_success(in_desk("ip link add " + port + " type veth peer name eth0 netns " + space(i)));
     require_success(in_desk("ip link set " + port + " master bridge up"));
     require_success(in_host(i, "ip link set lo up"));
     require_success(in_host(i, "ip addr add " + address(i) + "/24 dev eth0"));
@@ -112,7 +110,7 @@ class Hosts {
   void remove() const {
     std::vector<std::string> spaces{desk()};
     for (int i = 0; i < count_; ++i) {
-      spaces.push_back(prefix_ + name(i));
+      spaces.push_back(space(i));
     }
     for (const std::string& space : spaces) {
       run_command("ip netns pids " + space + " | xargs -r kill -9; ip netns del " + space);
