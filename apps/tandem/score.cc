@@ -15,6 +15,7 @@
 #include "text/bleu.h"
 #include "text/chrf.h"
 #include "text/metric_text.h"
+#include "text/resampling.h"
 #include "text/ter.h"
 #include "text/tokenizers.h"
 
@@ -29,7 +30,7 @@ struct ScoreArguments {
   BleuOptions bleu;
   ChrfOptions chrf;
   TerOptions ter;
-  bool sentence_level = false, score_only = false;
+  bool sentence_level = false, score_only = false, confidence = false;
   int width = 2;
   std::string format = "text";
 };
@@ -69,11 +70,17 @@ References read_references(const ScoreArguments& arguments, size_t hypotheses) {
 
 template <class Options>
 void add_results(std::vector<Result>& results, Lines hypotheses, const References& references, const Options& options,
-                 bool sentence_level) {
+                 const ScoreArguments& arguments) {
   const auto lines = statistics(hypotheses, references, options);
   const std::string made_by = signature(options, references.size());
-  if (!sentence_level) {
-    results.push_back({score(sum(lines), options), made_by});
+  if (!arguments.sentence_level) {
+    Result result{score(sum(lines), options), made_by};
+    if (arguments.confidence) {
+      result.score.interval = interval(lines, options);
+      const std::string how = fmt::format("|bs:{}|seed:{}", kResamplings, kResamplingSeed);
+      result.signature.insert(made_by.find('|'), how);  // after the number of references
+    }
+    results.push_back(std::move(result));
     return;
   }
   for (const auto& line : lines) {
@@ -88,11 +95,11 @@ std::vector<Result> compute(const ScoreArguments& arguments, Lines hypotheses, c
     if (name == "bleu") {
       BleuOptions options = arguments.bleu;
       options.effective_order |= arguments.sentence_level;
-      add_results(results, hypotheses, references, options, arguments.sentence_level);
+      add_results(results, hypotheses, references, options, arguments);
     } else if (name == "chrf") {
-      add_results(results, hypotheses, references, arguments.chrf, arguments.sentence_level);
+      add_results(results, hypotheses, references, arguments.chrf, arguments);
     } else if (name == "ter") {
-      add_results(results, hypotheses, references, arguments.ter, arguments.sentence_level);
+      add_results(results, hypotheses, references, arguments.ter, arguments);
     } else {
       fail("unknown metric '{}': use bleu, chrf, ter or several of them with commas", name);
     }
@@ -104,8 +111,15 @@ std::vector<Result> compute(const ScoreArguments& arguments, Lines hypotheses, c
 nlohmann::ordered_json to_json(const Result& result, int width) {
   nlohmann::ordered_json json;
   json["name"] = result.score.name;
-  json["score"] = std::stod(fmt::format("{:.{}f}", result.score.score, width));
+  const auto rounded = [width](double value) { return std::stod(fmt::format("{:.{}f}", value, width)); };
+  json["score"] = rounded(result.score.score);
   json["signature"] = result.signature;
+  if (result.score.interval) {
+    json["confidence_mean"] = rounded(result.score.interval->mean);
+    json["confidence_var"] = rounded(result.score.interval->half_width);
+    json["confidence_low"] = rounded(result.score.interval->low);
+    json["confidence_high"] = rounded(result.score.interval->high);
+  }
   if (!result.score.details.empty()) {
     json["verbose_score"] = result.score.details;
   }
@@ -133,7 +147,7 @@ void print_text(const std::vector<Result>& results, const ScoreArguments& argume
   }
   for (const auto& result : results) {
     if (arguments.score_only) {
-      fmt::print("{:.{}f}\n", result.score.score, arguments.width);
+      fmt::print("{}\n", result.score.number(arguments.width));
     } else {
       const size_t indent = widest - result.score.name.size() - result.signature.size();
       fmt::print("{:{}}{}\n", "", indent, result.score.text(arguments.width, result.signature));
@@ -143,6 +157,8 @@ void print_text(const std::vector<Result>& results, const ScoreArguments& argume
 
 void run_score(const ScoreArguments& arguments) {
   require(arguments.width >= 0 && arguments.width <= 17, "--width is 0 to 17 decimals, not {}", arguments.width);
+  require(!(arguments.confidence && arguments.sentence_level),
+          "--confidence is of a whole text: leave out --sentence-level");
   const auto hypotheses = read_lines(arguments.hypothesis);
   const auto references = read_references(arguments, hypotheses.size());
   require(!hypotheses.empty(), "{} is empty: there is nothing to score", shown_name(arguments.hypothesis));
@@ -169,6 +185,8 @@ void add_score(Program& program) {
   command.option("--format", a->format, "output").choices({"text", "json"});
   command.flag("-b,--score-only", a->score_only, "print the number alone");
   command.flag("--sentence-level", a->sentence_level, "one score a line (BLEU with effective order)");
+  command.flag("--confidence", a->confidence,
+               fmt::format("also the 95 % interval over {} resamplings of the lines", kResamplings));
   command.option("--tokenize", a->bleu.tokenizer, "BLEU tokenizer").choices(metric::bleu_tokenizers());
   command.flag("--lowercase,--lc", a->bleu.lowercase, "BLEU of lower-cased text");
   command.option("--smooth-method", a->bleu.smoothing, "BLEU smoothing").choices({"exp", "floor", "add-k", "none"});

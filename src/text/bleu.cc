@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "text/metric_ngrams.h"
 #include "text/metric_text.h"
+#include "text/resampling.h"
 #include "text/tokenizers.h"
 
 namespace tandem {
@@ -174,6 +175,13 @@ std::string signature(const BleuOptions& options, size_t references) {
 
 BleuScore corpus_bleu(Lines hypotheses, const References& references, const BleuOptions& options) {
   return score(sum(statistics(hypotheses, references, options)), options);
+}
+
+BleuScore corpus_bleu_with_interval(Lines hypotheses, const References& references, const BleuOptions& options) {
+  const std::vector<BleuStats> lines = statistics(hypotheses, references, options);
+  BleuScore result = score(sum(lines), options);
+  result.interval = interval(lines, options);
+  return result;
 }
 
 }  // namespace tandem

@@ -36,5 +36,7 @@ BleuScore score(const BleuStats& stats, const BleuOptions& options);
 std::string signature(const BleuOptions& options, size_t references);
 
 BleuScore corpus_bleu(Lines hypotheses, const References& references, const BleuOptions& options = {});
+// With its interval (text/resampling.h), which takes some 60 ms for 3,000 lines.
+BleuScore corpus_bleu_with_interval(Lines hypotheses, const References& references, const BleuOptions& options = {});
 
 }  // namespace tandem

@@ -6,8 +6,14 @@
 
 namespace tandem {
 
+std::string MetricScore::number(int width) const {
+  const std::string text = fmt::format("{:.{}f}", score, width);
+  return interval ? fmt::format("{} (μ = {:.{}f} ± {:.{}f})", text, interval->mean, width, interval->half_width, width)
+                  : text;
+}
+
 std::string MetricScore::text(int width, const std::string& signature) const {
-  return fmt::format("{}{}{} = {:.{}f}{}{}", name, signature.empty() ? "" : "|", signature, score, width,
+  return fmt::format("{}{}{} = {}{}{}", name, signature.empty() ? "" : "|", signature, number(width),
                      details.empty() ? "" : " ", details);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,11 +19,20 @@ using References = std::vector<std::vector<std::string>>;  // [reference][line]
 // The last part of a signature: the sacreBLEU version whose definitions are followed, and who computed.
 constexpr char kDefinition[] = "2.6.0+tandem";
 
+// Of a score, over resamplings of its lines (text/resampling.h).
+struct Interval {
+  double low = 0, high = 0;         // 95 %; the score itself is within
+  double mean = 0, half_width = 0;  // as sacreBLEU states it
+};
+
 struct MetricScore {
   std::string name;     // "BLEU", "chrF2++", "TER"
   double score = 0;     // percent
   std::string details;  // what sacreBLEU prints after the score; may be empty
+  std::optional<Interval> interval = std::nullopt;
 
+  // "66.37", with an interval "66.37 (μ = 66.20 ± 2.10)".
+  std::string number(int width = 2) const;
   // "BLEU|nrefs:1|... = 66.37 83.3/71.4/..."; an empty signature is left out.
   std::string text(int width = 2, const std::string& signature = "") const;
 };

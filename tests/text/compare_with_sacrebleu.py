@@ -184,6 +184,25 @@ def compare(binary, folder, rng, tokenizer, number):
     return len(expected)
 
 
+def compare_confidence(binary, folder, rng):
+    """The package draws other lines: its mean and interval are near ours, not equal."""
+    references = [make_line(rng, 20) for _ in range(300)]
+    references = [line.replace("\n", " ").encode() for line in references]
+    hypotheses = [disturb(rng, line.decode()).encode() for line in references]
+    hyps, refs = ([line.decode().rstrip() for line in column] for column in (hypotheses, references))
+    actual = run_ours(binary, folder, hypotheses, [references], ["--confidence"])
+    for metric, ours in zip([BLEU(), CHRF(), TER()], actual):
+        theirs = metric.corpus_score(hyps, [refs], n_bootstrap=1000)
+        wrong = differences(theirs, metric.get_signature(), ours)
+        if not abs(theirs._mean - ours["confidence_mean"]) <= 0.1 * theirs._ci:
+            wrong.append(f"mean: {ours['confidence_mean']} instead of {theirs._mean}")
+        if not abs(theirs._ci - ours["confidence_var"]) <= 0.15 * theirs._ci:
+            wrong.append(f"half width: {ours['confidence_var']} instead of {theirs._ci}")
+        if wrong:
+            sys.exit(f"confidence of {theirs.name}\n  " + "\n  ".join(wrong))
+        print(f"{theirs.name}: {ours['score']:.2f} ± {ours['confidence_var']:.3f}, the package's ± {theirs._ci:.3f}")
+
+
 def main():
     binary = sys.argv[1]
     cases = int(sys.argv[2]) if len(sys.argv) > 2 else 60
@@ -192,6 +211,7 @@ def main():
         for tokenizer in TOKENIZERS:
             scores = sum(compare(binary, Path(folder), rng, tokenizer, number) for number in range(cases))
             print(f"tok:{tokenizer}: {cases} cases, {scores} scores of BLEU, chrF and TER equal to {TOLERANCE}")
+        compare_confidence(binary, Path(folder), rng)
 
 
 if __name__ == "__main__":

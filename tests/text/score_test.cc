@@ -62,6 +62,21 @@ TEST_F(ScoreCommand, PrintsOneAlignedLineAMetric) {
             "16.67\n33.33\n33.33\n");
 }
 
+TEST_F(ScoreCommand, ConfidenceIsPrintedAsSacrebleuDoes) {
+  const std::string hyp = write("hyp", "a b c d e f\n"), ref = write("ref", "a b c x e f\n");
+  const std::string files = "--hyp " + hyp + " --ref " + ref + " --metric bleu --confidence";
+  EXPECT_EQ(score(files).output,
+            "BLEU|nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0+tandem = 37.99 "
+            "(μ = 37.99 ± 0.00) 83.3/60.0/25.0/16.7 (BP = 1.000 ratio = 1.000 hyp_len = 6 ref_len = 6)\n");
+  EXPECT_EQ(score(files + " -b").output, "37.99 (μ = 37.99 ± 0.00)\n");
+  const std::string json = score(files + " --format json").output;
+  for (const char* part : {"\"confidence_mean\": 37.99", "\"confidence_var\": 0.0", "\"confidence_low\": 37.99",
+                           "\"confidence_high\": 37.99", "\"bs\": \"1000\""}) {
+    EXPECT_NE(json.find(part), std::string::npos) << part << " in " << json;
+  }
+  EXPECT_NE(score(files + " --sentence-level").status, 0);
+}
+
 TEST_F(ScoreCommand, JsonHasThePartsOfTheSignature) {
   const std::string hyp = write("hyp", "a b c d e f\n"), ref = write("ref", "a b c x e f\n");
   const Done done = score("--hyp " + hyp + " --ref " + ref + " " + ref + " --metric bleu --format json --width 6");

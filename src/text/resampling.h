@@ -1,0 +1,37 @@
+// How sure a corpus score is: had other sentences of the same kind been translated, where would it lie? Answered by
+// scoring random draws of the lines, with replacement and as many as there are (Koehn, 2004), as sacreBLEU's
+// --confidence does. It says nothing about what another run of the training would give.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/philox.h"
+#include "text/metric.h"
+
+namespace tandem {
+
+constexpr uint32_t kResamplings = 1000;
+constexpr uint64_t kResamplingSeed = 12345;
+
+// From the scores of the draws, at least one; made to contain the score of the corpus itself.
+Interval interval_of(std::vector<double> scores, double corpus);
+
+// 95 % of the draws lie within. The same for the same lines, and of equally many lines the same draws are made, so
+// that two systems are compared on the same sentences. A single line cannot vary: its interval has no width.
+template <class Stats, class Options>
+Interval interval(const std::vector<Stats>& lines, const Options& options) {
+  constexpr uint32_t kPurpose = 0xB007;
+  std::vector<double> scores;
+  for (uint32_t i = 0; i < kResamplings; ++i) {
+    PhiloxStream random(kResamplingSeed, kPurpose, i);
+    Stats drawn = lines[random.below(lines.size())];
+    for (size_t line = 1; line < lines.size(); ++line) {
+      drawn += lines[random.below(lines.size())];
+    }
+    scores.push_back(score(drawn, options).score);
+  }
+  return interval_of(std::move(scores), score(sum(lines), options).score);
+}
+
+}  // namespace tandem
