@@ -5,9 +5,10 @@ const validations = (run) => {
   const stride = Math.max(1, Math.ceil(rows.length / 40));
   const shown = rows.filter((_, i) => (rows.length - 1 - i) % stride === 0).reverse();
   return section('Validations', table('Validations, the newest first',
-    ['step', 'NLL (nats)', 'training sample', 'perplexity', 'BLEU', 'chrF', 'seconds'],
+    ['step', 'NLL (nats)', 'training sample', 'perplexity', 'BLEU', 'BLEU, 95 %', 'chrF', 'seconds'],
     shown.map((row) => [number(row.step), number(row.nll), number(row.train_nll), number(Math.exp(row.nll ?? NaN)),
-      number(row.bleu), number(row.chrf), number(row.seconds)])),
+      number(row.bleu), isNumber(row.bleu_low) && isNumber(row.bleu_high)
+        ? `${number(row.bleu_low)} to ${number(row.bleu_high)}` : '–', number(row.chrf), number(row.seconds)])),
   words(run.bleu_signature) ? el('p', {class: 'note'}, 'BLEU ' + run.bleu_signature) : null);
 };
 

@@ -24,6 +24,8 @@ constexpr Tag kTags[] = {
     {"train", "steps_per_second", "global_step/sec"},
     {"train", "epoch", "epoch"},
     {"valid", "bleu", "valid/BLEU"},
+    {"valid", "bleu_low", "valid/BLEU_low"},
+    {"valid", "bleu_high", "valid/BLEU_high"},
     {"valid", "chrf", "valid/chrF"},
 };
 

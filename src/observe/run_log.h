@@ -10,6 +10,7 @@
 //          steps_per_second        global_step/sec
 //          epoch                   epoch
 //   valid  bleu, chrf              valid/BLEU, valid/chrF
+//          bleu_low, bleu_high     valid/BLEU_low, valid/BLEU_high
 // Samples (kind "sample", with a number `index`) become one text each, tag sample/<index>, a setup one with the tag
 // setup. Probes, the run's own interface alone, are merged to one point a minute; their sums become rates,
 // probe/<key>_per_second. Records of kind "event" are not for curves and stay out of TensorBoard.

@@ -39,6 +39,7 @@ struct ValidPoint {
   double time = 0;
   double nll = kUnknown, train_nll = kUnknown, accuracy = kUnknown;  // nats a target token
   double bleu = kUnknown, chrf = kUnknown;                           // 0 to 100
+  double bleu_low = kUnknown, bleu_high = kUnknown;                  // 95 % over resamplings of the sentences
   double seconds = kUnknown, elapsed_seconds = kUnknown;
 };
 

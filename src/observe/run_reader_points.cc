@@ -7,8 +7,9 @@ namespace tandem {
 
 namespace {
 
-constexpr double kLargest = 1e15;    // of anything that is summed but FLOPs
-constexpr double kMostFlops = 1e24;  // of a stretch
+constexpr double kLargest = 1e15;       // of anything that is summed but FLOPs
+constexpr double kMostFlops = 1e24;     // of a stretch
+constexpr double kMostScore = 100.001;  // percent, and what rounding adds
 
 template <class Point>
 struct Named {
@@ -190,6 +191,11 @@ ValidPoint valid_point(const MetricsLine& line) {
   point.accuracy = line.number("accuracy", kUnknown);
   point.bleu = line.number("bleu", kUnknown);
   point.chrf = line.number("chrf", kUnknown);
+  const double low = line.number("bleu_low", kUnknown), high = line.number("bleu_high", kUnknown);
+  if (low >= 0 && low <= point.bleu && point.bleu <= high && high <= kMostScore) {
+    point.bleu_low = low;
+    point.bleu_high = high;
+  }
   point.seconds = plausible_or_unknown(line.number("seconds", kUnknown));
   point.elapsed_seconds = plausible_or_unknown(line.number("elapsed_seconds", kUnknown));
   return point;

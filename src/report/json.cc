@@ -63,6 +63,8 @@ Json validations_json(const RankMetrics& m, size_t most) {
                    {"train_nll", finite(p.train_nll)},
                    {"accuracy", finite(p.accuracy)},
                    {"bleu", finite(p.bleu)},
+                   {"bleu_low", finite(p.bleu_low)},
+                   {"bleu_high", finite(p.bleu_high)},
                    {"chrf", finite(p.chrf)},
                    {"seconds", finite(p.seconds)},
                    {"elapsed_seconds", finite(p.elapsed_seconds)}});

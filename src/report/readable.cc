@@ -75,10 +75,12 @@ class Page {
 
 void add_validations(Page& page, const RankMetrics& m) {
   page.heading("Validations");
-  page.table({"step", "NLL (nats)", "training sample", "BLEU", "chrF", "seconds"});
+  page.table({"step", "NLL (nats)", "training sample", "BLEU", "BLEU, 95 %", "chrF", "seconds"});
   for (const ValidPoint& p : shown(m.valid)) {
-    page.row(
-        {grouped(p.step), cell(p.nll, 4), cell(p.train_nll, 4), cell(p.bleu, 2), cell(p.chrf, 2), cell(p.seconds, 1)});
+    const bool known = std::isfinite(p.bleu_low) && std::isfinite(p.bleu_high);
+    page.row({grouped(p.step), cell(p.nll, 4), cell(p.train_nll, 4), cell(p.bleu, 2),
+              known ? fmt::format("{:.2f} to {:.2f}", p.bleu_low, p.bleu_high) : "-", cell(p.chrf, 2),
+              cell(p.seconds, 1)});
   }
   page.add(m.bleu_signature.empty() ? "" : "\nBLEU " + page.escaped(m.bleu_signature) + "\n");
 }

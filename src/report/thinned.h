@@ -15,6 +15,9 @@ struct Curve {
   const char* column;
   double (*value)(const Point&);
   double (*weight)(const Point&);  // in a mean
+  // Ends of the value's interval, where it has one.
+  double (*low)(const Point&) = nullptr;
+  double (*high)(const Point&) = nullptr;
 };
 
 // Neighbours that become one point of the page.
@@ -43,8 +46,8 @@ Column thinned(const Curve<Point>& curve, const std::vector<Point>& points, size
       if (std::isfinite(value) && weight > 0) {
         sum += value * weight;
         weights += weight;
-        low = std::fmin(low, value);
-        high = std::fmax(high, value);
+        low = std::fmin(low, curve.low != nullptr ? std::fmin(curve.low(point), value) : value);
+        high = std::fmax(high, curve.high != nullptr ? std::fmax(curve.high(point), value) : value);
       }
     }
     several = several || low < high;

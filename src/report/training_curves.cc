@@ -47,7 +47,8 @@ constexpr Curve<ValidPoint> kValidCurves[] = {
     {"nll", [](const ValidPoint& p) { return p.nll; }, by_validation},
     {"train_nll", [](const ValidPoint& p) { return p.train_nll; }, by_validation},
     {"accuracy", [](const ValidPoint& p) { return 100 * p.accuracy; }, by_validation},
-    {"bleu", [](const ValidPoint& p) { return p.bleu; }, by_validation},
+    {"bleu", [](const ValidPoint& p) { return p.bleu; }, by_validation, [](const ValidPoint& p) { return p.bleu_low; },
+     [](const ValidPoint& p) { return p.bleu_high; }},
     {"chrf", [](const ValidPoint& p) { return p.chrf; }, by_validation},
 };
 
@@ -117,7 +118,9 @@ std::vector<Chart> training_charts(const RunData& run) {
       {"quality",
        "Translation quality",
        "points, 0 to 100",
-       "Of really decoded text against the raw reference.",
+       "Of really decoded text against the raw reference. BLEU's band: where other sentences of the same kind would "
+       "put "
+       "it, 95 %. All validations score the same ones, so a change within the band may be real.",
        false,
        {{"BLEU", "valid", "bleu"}, {"chrF", "valid", "chrf"}}},
       {"learning_rate",

@@ -80,6 +80,9 @@ void report_validation(const ValidationResult& result, const CheckpointState& st
   const bool best = state.best_score && state.best_step == state.step;
   log::info("{}, {}{}", line, human_duration(seconds), best ? ", the best so far" : "");
   if (result.bleu) {
+    if (const auto& interval = result.bleu->interval) {
+      record.add("bleu_low", interval->low).add("bleu_high", interval->high);
+    }
     record.add("bleu_signature", result.bleu_signature);
     log::info("  {}", result.bleu->text(2, result.bleu_signature));
   }

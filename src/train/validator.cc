@@ -112,7 +112,7 @@ void Validator::translate(ValidationResult& result, const Weights& weights, cons
   Translator translator(decoder, data_.subwords(Side::source), data_.subwords(Side::target), options);
   const std::vector<std::string> translations =
       gather_lines(run_, translator.translate_best(part_of(text_.source, run_)));
-  result.bleu = corpus_bleu(translations, {text_.target});
+  result.bleu = corpus_bleu_with_interval(translations, {text_.target});
   result.bleu_signature = signature(BleuOptions{}, 1);
   result.chrf = corpus_chrf(translations, {text_.target}).score;
   for (size_t i = 0; i < std::min(translations.size(), static_cast<size_t>(config_.samples)); ++i) {

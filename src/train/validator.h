@@ -18,9 +18,9 @@
 namespace tandem {
 
 struct ValidationResult {
-  PairLoss valid;  // no tokens when there is no validation set
-  PairLoss train;  // the fixed sample of training pairs
-  std::optional<BleuScore> bleu;
+  PairLoss valid;                 // no tokens when there is no validation set
+  PairLoss train;                 // the fixed sample of training pairs
+  std::optional<BleuScore> bleu;  // with its interval
   std::string bleu_signature;
   double chrf = 0;
 

@@ -79,6 +79,8 @@ const char* const kNumbers[] = {"steps",
                                 "unfinite",
                                 "train_nll",
                                 "bleu",
+                                "bleu_low",
+                                "bleu_high",
                                 "chrf",
                                 "seconds",
                                 "schema",
@@ -183,7 +185,9 @@ std::string sound_run(Random& random, int rank, int ranks) {
       lines += to_json(Record{.kind = "valid", .step = step, .time = time + 2}
                            .add("nll", value(3))
                            .add("train_nll", value(3))
-                           .add("bleu", value(30))) +
+                           .add("bleu", value(30))
+                           .add("bleu_low", value(29))
+                           .add("bleu_high", value(31))) +
                "\n";
     }
   }

@@ -28,7 +28,9 @@ Record valid(int64_t step, double time, double nll) {
   return Record{.kind = "valid", .step = step, .time = time}
       .add("nll", nll)
       .add("train_nll", nll - 0.1)
-      .add("bleu", 20);
+      .add("bleu", 20)
+      .add("bleu_low", 19)
+      .add("bleu_high", 21.5);
 }
 
 RankMetrics read_text(const std::string& text) {
@@ -59,6 +61,8 @@ TEST(RunReader, ReadsEveryKind) {
   EXPECT_EQ(m.train[1].step_seconds(), 10);
   ASSERT_EQ(m.valid.size(), 1U);
   EXPECT_EQ(m.valid[0].nll, 1.5);
+  EXPECT_EQ(m.valid[0].bleu_low, 19);
+  EXPECT_EQ(m.valid[0].bleu_high, 21.5);
   ASSERT_EQ(m.samples.size(), 1U);
   EXPECT_EQ(m.samples[0].source, "Grüße \"x\"");
   ASSERT_EQ(m.events.size(), 1U);
@@ -105,6 +109,19 @@ TEST(RunReader, WrongTypesAndHugeNumbersDoNotSpread) {
   EXPECT_TRUE(std::isinf(m.valid[0].nll));
   EXPECT_TRUE(std::isnan(m.valid[0].bleu));
   EXPECT_TRUE(std::isnan(m.valid[0].seconds));
+}
+
+TEST(RunReader, IntervalsThatCannotBeAreNotKnown) {
+  for (const char* interval : {"", R"(,"bleu_low":19)", R"(,"bleu_low":21,"bleu_high":22)",
+                               R"(,"bleu_low":1,"bleu_high":2)", R"(,"bleu_low":-1,"bleu_high":22)",
+                               R"(,"bleu_low":19,"bleu_high":1e300)", R"(,"bleu_low":"NaN","bleu_high":"NaN")"}) {
+    const RankMetrics m =
+        read_text(fmt::format(R"({{"kind":"valid","step":1,"time":1,"bleu":20{}}})", interval) + "\n");
+    ASSERT_EQ(m.valid.size(), 1U) << interval;
+    EXPECT_EQ(m.valid[0].bleu, 20) << interval;
+    EXPECT_TRUE(std::isnan(m.valid[0].bleu_low)) << interval;
+    EXPECT_TRUE(std::isnan(m.valid[0].bleu_high)) << interval;
+  }
 }
 
 TEST(RunReader, RestartSupersedesLaterSteps) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "observe/made_run.h"
@@ -49,6 +50,32 @@ TEST(Thinned, FewPointsStayAsTheyAre) {
   const Column column = thinned(kNll, points({{1, 1}, {4, 2}}), 100);
   EXPECT_EQ(column.mean, (std::vector<double>{1, 4}));
   EXPECT_TRUE(column.low.empty());
+}
+
+TEST(Curves, BleuHasItsInterval) {
+  RunData run = testing::MadeRun{}.make(1);
+  std::vector<ValidPoint>& valid = run.ranks[0].valid;
+  const auto bleu = [&](size_t most) {
+    const Curves curves = curves_of(run, {}, most);
+    const auto& columns = curves.tables[1].columns;
+    return *std::find_if(columns.begin(), columns.end(), [](const Column& c) { return c.name == "bleu"; });
+  };
+  EXPECT_TRUE(bleu(1000).low.empty()) << "of a run without intervals";
+  for (size_t i = 1; i < valid.size(); ++i) {  // the first is of an earlier version
+    valid[i].bleu_low = valid[i].bleu - 1;
+    valid[i].bleu_high = valid[i].bleu + 2;
+  }
+  const Column all = bleu(1000);
+  ASSERT_EQ(all.low.size(), valid.size());
+  ASSERT_EQ(all.high.size(), valid.size());
+  EXPECT_EQ(all.low[0], valid[0].bleu);
+  EXPECT_EQ(all.high[0], valid[0].bleu);
+  EXPECT_EQ(all.low[7], valid[7].bleu_low);
+  EXPECT_EQ(all.mean[7], valid[7].bleu);
+  EXPECT_EQ(all.high[7], valid[7].bleu_high);
+  const Column pairs = bleu(valid.size() / 2);
+  EXPECT_EQ(pairs.low[1], std::min(valid[2].bleu_low, valid[3].bleu_low));
+  EXPECT_EQ(pairs.high[1], std::max(valid[2].bleu_high, valid[3].bleu_high));
 }
 
 const Chart* chart_of(const Curves& curves, const std::string& key) {

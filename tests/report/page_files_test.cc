@@ -28,6 +28,10 @@ RunReport busy_report() {
     }
   }
   RankMetrics& first = run.ranks[0];
+  for (ValidPoint& v : first.valid) {
+    v.bleu_low = v.bleu - 0.8;
+    v.bleu_high = v.bleu + 0.8;
+  }
   first.gpu_name = "NVIDIA H200";
   SetupPoint setup;
   setup.host = "gpu1";
