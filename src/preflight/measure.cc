@@ -85,6 +85,15 @@ void time_steps(StepTrial& trial, Communicator& control, Backend& backend, std::
   }
 }
 
+// Elements of what a step sends, in the type on the wire.
+std::vector<int64_t> message_sizes(const StepTimeline& step, DType wire) {
+  std::vector<int64_t> sizes;
+  for (const TimedMessage& message : step.messages) {
+    sizes.push_back(1 + static_cast<int64_t>(message.bytes) / static_cast<int64_t>(size_of(wire)));
+  }
+  return sizes;
+}
+
 double median_compute(std::vector<StepTimeline> steps) {
   const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
   std::nth_element(steps.begin(), middle, steps.end(),
@@ -141,7 +150,8 @@ Measurements measure_all(Team& team, const TrainConfig& config, const Prepared& 
   time_steps(trial, control, *backend, own.steps);
   if (team.size() > 1) {
     log::info("sums over all ranks ...");
-    all.sums = measure_sums(trial.sums(), control, *backend, trial.usual_message(), config.dist.wire, kSumSeconds);
+    all.sums = measure_sums(trial.sums(), control, *backend, message_sizes(own.steps.back(), config.dist.wire),
+                            config.dist.wire, kSumSeconds);
     all.busy_bytes_per_second = all.sums.bytes_per_second;
     if (backend->stream().handle == nullptr) {
       log::info("both at once ...");

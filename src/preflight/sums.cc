@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <vector>
+#include <numeric>
 
 #include "core/error.h"
 #include "preflight/rate.h"
@@ -15,12 +15,15 @@ namespace {
 constexpr int64_t kSmall = 16;  // elements: the size of a message without bytes worth speaking of
 constexpr double kSmallSeconds = 0.3;
 
-double seconds_a_message(Communicator& sums, Communicator& control, Backend& backend, const View& buffer,
-                         double seconds) {
-  return 1 / measure_rate(control, seconds, 1, [&](int64_t count) {
+// All of these messages, one after the other.
+double seconds_of(Communicator& sums, Communicator& control, Backend& backend, const View& buffer,
+                  const std::vector<int64_t>& elements, double seconds) {
+  return 1 / measure_rate(control, seconds, 1, [&](int64_t times) {
            std::vector<Handle> handles;
-           for (int64_t i = 0; i < count; ++i) {
-             handles.push_back(sums.start_all_reduce(buffer));
+           for (int64_t i = 0; i < times; ++i) {
+             for (const int64_t count : elements) {
+               handles.push_back(sums.start_all_reduce(buffer.slice_cols(0, count)));
+             }
            }
            for (Handle& handle : handles) {
              handle.wait();
@@ -31,19 +34,22 @@ double seconds_a_message(Communicator& sums, Communicator& control, Backend& bac
 
 }  // namespace
 
-SumCost measure_sums(Communicator& sums, Communicator& control, Backend& backend, int64_t elements, DType type,
-                     double seconds) {
-  const Buffer memory = backend.allocate(static_cast<size_t>(elements) * size_of(type));
-  const View buffer = memory.view(type, 1, elements);
+SumCost measure_sums(Communicator& sums, Communicator& control, Backend& backend, const std::vector<int64_t>& elements,
+                     DType type, double seconds) {
+  require(!elements.empty(), "a step that sends nothing");
+  const int64_t most = std::max(kSmall, *std::max_element(elements.begin(), elements.end()));
+  const Buffer memory = backend.allocate(static_cast<size_t>(most) * size_of(type));
+  const View buffer = memory.view(type, 1, most);
   backend.fill_zero(buffer);
   backend.wait();
+  const double small = seconds_of(sums, control, backend, buffer, {kSmall}, kSmallSeconds);
+  const double all = seconds_of(sums, control, backend, buffer, elements, seconds);
+  const auto messages = static_cast<double>(elements.size());
+  const auto bytes = static_cast<double>(std::accumulate(elements.begin(), elements.end(), int64_t{0})) *
+                     static_cast<double>(size_of(type));
   SumCost cost;
-  const int64_t small = std::min(kSmall, elements);
-  const double least = seconds_a_message(sums, control, backend, buffer.slice_cols(0, small), kSmallSeconds);
-  const double large = seconds_a_message(sums, control, backend, buffer, seconds);
-  cost.message_seconds = std::min(least, large / 2);  // a busy machine may take as long for a few bytes as for many
-  const auto bytes = static_cast<double>(elements) * static_cast<double>(size_of(type));
-  cost.bytes_per_second = bytes / (large - cost.message_seconds);
+  cost.message_seconds = std::min(small, all / 2 / messages);  // a busy machine takes long for a few bytes, too
+  cost.bytes_per_second = bytes / (all - messages * cost.message_seconds);
   return cost;
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "backend/backend.h"
 #include "dist/communicator.h"
@@ -15,9 +16,10 @@ struct SumCost {
   double bytes_per_second = 0;
 };
 
-// Called by all ranks. `elements`: of a usual bucket; f32, or the type on the wire. About `seconds`.
-SumCost measure_sums(Communicator& sums, Communicator& control, Backend& backend, int64_t elements, DType type,
-                     double seconds);
+// Called by all ranks. `elements`: of a step's messages, which are sent one after the other, again and again, for about
+// `seconds`; so the cost is right for their mixture of sizes.
+SumCost measure_sums(Communicator& sums, Communicator& control, Backend& backend, const std::vector<int64_t>& elements,
+                     DType type, double seconds);
 
 // Adds up over all ranks without pause, on a thread of its own, until every rank has called finish(). Host memory only.
 class ConstantSums {

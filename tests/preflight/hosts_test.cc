@@ -152,6 +152,10 @@ double off_by(const Case& test, const Work& work, int attempt) {
       test.hosts, *test.rate == 0 ? "unshaped" : test.rate, predicted * 1e3, exposed * 1e3,
       said.at("bottleneck").get<std::string>(), measured.step * 1e3, measured.communication * 1e3,
       100 * (predicted / measured.step - 1));
+  const double off = predicted / measured.step - 1;
+  if (!(std::fabs(off) <= kClose)) {
+    return off;
+  }
   if (share > 0.6 || share < 0.4) {  // otherwise either may be named
     EXPECT_EQ(said.at("bottleneck") == "network", share > 0.5) << said.at("sentence");
   }
@@ -163,7 +167,7 @@ double off_by(const Case& test, const Work& work, int attempt) {
                   link.at("clock_error_seconds").get<double>() + 1e-3);
     }
   }
-  return predicted / measured.step - 1;
+  return off;
 }
 
 void expect_close(const std::vector<Case>& cases) {
@@ -176,6 +180,9 @@ void expect_close(const std::vector<Case>& cases) {
         GTEST_SKIP() << "other programs use the cores, of which this one gets " << 100 * share << " %";
       }
       off = off_by(test, work, attempt);
+    }
+    if (const double share = core_share(); !(std::fabs(off) <= kClose) && share < kFree) {
+      GTEST_SKIP() << "other programs use the cores, of which this one gets " << 100 * share << " %";
     }
     EXPECT_LE(std::fabs(off), kClose) << test.hosts << " hosts, " << test.rate;
   }
