@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "dist/hosts.h"
 #include "end_to_end/program.h"
 
 namespace tandem::testing {
@@ -40,5 +41,26 @@ inline double loss_difference(const std::filesystem::path& one, const std::files
   }
   return largest;
 }
+
+// Hosts without a shared disk: `shared` is a directory of each host's own.
+class SeparateDisks {
+ public:
+  SeparateDisks(const TemporaryDirectory& directory, const std::string& shared, int count, const std::string& rate = "")
+      : hosts_(count, rate), disks_(directory.at("disk-")), script_(directory.at("reach")) {
+    std::filesystem::create_directory(directory / shared);
+    const std::string own = disks_ + "$host";
+    write_text(script_, "#!/bin/sh\nhost=$1\nshift\nexec " + hosts_.agent() + " $host \"mkdir -p " + own +
+                            " && mount --bind " + own + " " + directory.at(shared) + " && $*\"\n");
+    std::filesystem::permissions(script_, std::filesystem::perms::owner_all);
+  }
+
+  const Hosts& hosts() const { return hosts_; }
+  const std::string& agent() const { return script_; }
+  std::filesystem::path disk(const std::string& host) const { return disks_ + host; }
+
+ private:
+  const Hosts hosts_;
+  const std::string disks_, script_;
+};
 
 }  // namespace tandem::testing

@@ -4,8 +4,6 @@
 
 #include <signal.h>
 
-#include "dist/hosts.h"
-
 namespace tandem::testing {
 namespace {
 
@@ -129,7 +127,6 @@ TEST_F(TeamTrain, OtherLaunchersVariablesStartATeamToo) {
   }
 }
 
-// Hosts without a shared disk: `run` is a directory of each host's own.
 class TeamDisks : public TeamTrain {
  protected:
   void SetUp() override {
@@ -137,21 +134,16 @@ class TeamDisks : public TeamTrain {
       GTEST_SKIP() << why;
     }
     TeamTrain::SetUp();
-    hosts_ = std::make_unique<Hosts>(3);
-    fs::create_directory(directory_ / "run");
-    const std::string own = directory_.at("disk-") + "$host", script = directory_.at("reach");
-    write_text(script, "#!/bin/sh\nhost=$1\nshift\nexec " + hosts_->agent() + " $host \"mkdir -p " + own +
-                           " && mount --bind " + own + " " + directory_.at("run") + " && $*\"\n");
-    fs::permissions(script, fs::perms::owner_all);
+    disks_ = std::make_unique<SeparateDisks>(directory_, "run", 3);
   }
   Result launch(const std::string& hosts, int steps) {
-    Result result = run(launch_arguments(hosts, command("run", steps), {"--agent", directory_.at("reach")}));
+    Result result = run(launch_arguments(hosts, command("run", steps), {"--agent", disks_->agent()}));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result;
   }
-  fs::path disk(const std::string& host) const { return directory_ / ("disk-" + host); }
+  fs::path disk(const std::string& host) const { return disks_->disk(host); }
 
-  std::unique_ptr<Hosts> hosts_;
+  std::unique_ptr<SeparateDisks> disks_;
 };
 
 TEST_F(TeamDisks, EveryHostKeepsTheLatestCheckpoint) {
