@@ -175,6 +175,11 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
     }
     write<Row>(a, row, mask, d, branch_sums);
   }
+  // In the last turn a block may have no row for some of its threads: they meet as often as the others.
+  const int64_t first = int64_t{blockIdx.x} * Row::kRowsPerBlock;
+  if (Row::kThreads > kWarp && a.rows > first && (a.rows - first - 1) % step < Row::first_row() - first) {
+    Row::wait_for_row();
+  }
   __syncthreads();
   float* to = parts + int64_t{blockIdx.x} * (a.bias ? 3 : 2) * a.cols;
   if (a.bias) {
