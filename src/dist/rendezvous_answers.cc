@@ -120,9 +120,9 @@ void RendezvousServer::handle_join(Connection& connection, const Message& messag
     return fail_all(objection);
   }
   const auto there = [](const std::optional<Member>& member) { return member.has_value(); };
-  const auto beats = [](const Rank& rank) { return rank.heart != nullptr; };
+  const auto connected = [](const Rank& rank) { return rank.heart != nullptr && rank.work != nullptr; };
   if (failure_.empty() && std::all_of(members_.begin(), members_.end(), there) &&
-      std::all_of(ranks_.begin(), ranks_.end(), beats)) {
+      std::all_of(ranks_.begin(), ranks_.end(), connected)) {
     complete_team();
   }
 }

@@ -230,7 +230,7 @@ std::string RendezvousServer::who_is_missing() const {
   std::string missing;
   int count = 0;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (!members_[rank] || ranks_[rank].heart == nullptr) {
+    if (!members_[rank] || ranks_[rank].heart == nullptr || ranks_[rank].work == nullptr) {
       missing += fmt::format("{}{}", count++ == 0 ? "" : ", ", name_of(static_cast<int>(rank)));
     }
   }

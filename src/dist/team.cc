@@ -137,6 +137,7 @@ class JoinedTeam final : public Team {
     if (world_.started_by == "mpirun") {
       number_nodes();
     }
+    guard([&] { require_sound_nodes(); });
     if (rank() == 0) {
       log_team();
     }
@@ -154,6 +155,15 @@ class JoinedTeam final : public Team {
     }
     world_.node = members_[rank()].node;
     world_.nodes = static_cast<int>(hosts.size());
+  }
+
+  // Each rank was told its own host's number and how many hosts there are; others count ranks by these.
+  void require_sound_nodes() const {
+    for (const Member& member : members_) {
+      require(member.node < nodes(),
+              "{} was told that its host is number {}, {} that there are {}: all launchers must give the same count",
+              name_of(member.rank), member.node, name_of(rank()), nodes());
+    }
   }
 
   // One line: who is where, and over which interface.

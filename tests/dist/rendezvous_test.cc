@@ -138,6 +138,44 @@ TEST(Rendezvous, AnotherNumberOfRanks) {
                  "rank 1 on host b was told that there are 4 ranks, rank 0 that there are 3");
 }
 
+// Ranks count by the hosts' numbers, so one beyond all must not get in.
+TEST(Rendezvous, AHostThatCannotBe) {
+  auto worlds = worlds_of(3);
+  worlds[2].node = 3;
+  worlds[2].nodes = 4;
+  expect_all_say(run_ranks(worlds, [&](const World& world) { join_team(world, {}, quick_options())->leave(); }),
+                 "rank 2 on host c was told that its host is number 3, rank");
+}
+
+// A process that dies closes one connection after the other; the last rank may join in between.
+TEST(Rendezvous, ARankThatHalfDied) {
+  TeamOptions options = quick_options();
+  options.join_timeout = milliseconds(1500);
+  const auto errors = run_ranks(worlds_of(3), [&](const World& world) {
+    if (world.rank != 1) {
+      std::this_thread::sleep_for(milliseconds(world.rank * 200));
+      join_team(world, {}, options)->leave();
+      return;
+    }
+    const auto end = steady_clock::now() + milliseconds(10000);
+    RendezvousClient heart(world, "heart", end);
+    {
+      RendezvousClient work(world, "work", end);
+      work.send({"join", "3", "0", world.host, local_address(work.socket()), "lo", "", "", "", "", ""});
+    }
+    std::optional<Message> heard;
+    while (!heard || heard->front() != "failure") {
+      heart.send({"beat"});
+      heard = heart.receive(steady_clock::now() + milliseconds(50));
+      require(steady_clock::now() < end, "the team never ends");
+    }
+  });
+  EXPECT_EQ(errors[1], "");
+  for (const int rank : {0, 2}) {
+    EXPECT_NE(errors[rank].find("rank 1 on host b of 3 did not come within"), std::string::npos) << errors[rank];
+  }
+}
+
 TEST(Rendezvous, ARankThatCannotBe) {
   auto worlds = worlds_of(2);
   worlds[1].rank = 2;
