@@ -8,24 +8,27 @@
 
 namespace tandem {
 
-double measure_product_rate(Backend& backend, DType compute) {
+void fill_random(Backend& backend, const View& to, uint32_t seed) {
+  PhiloxStream random(seed, 0);
+  std::vector<float> numbers(static_cast<size_t>(to.size()));
+  for (float& number : numbers) {
+    number = uniform(random.next()) - 0.5F;
+  }
+  backend.upload(to, numbers.data());
+  backend.wait();
+}
+
+double measure_product_rate(Backend& backend, DType compute, int repeats) {
   const bool gpu = backend.fixed_shape();
   const int64_t n = gpu ? 8192 : 1024;
-  const int repeats = gpu ? 20 : 3;
+  repeats = repeats > 0 ? repeats : gpu ? 20 : 3;
   Arena arena([&backend](size_t bytes) { return backend.allocate(bytes); });
   const View wide = arena.take(DType::f32, n, n);
   const View a = arena.take(compute, n, n), b = arena.take(compute, n, n), c = arena.take(compute, n, n);
-  std::vector<float> numbers(static_cast<size_t>(n * n));
-  uint32_t seed = 0;
-  for (const View& operand : {a, b}) {
-    PhiloxStream random(++seed, 0);
-    for (float& number : numbers) {
-      number = uniform(random.next()) - 0.5F;
-    }
-    backend.upload(wide, numbers.data());
-    backend.copy(operand, wide);
-    backend.wait();
-  }
+  fill_random(backend, wide, 1);
+  backend.copy(a, wide);
+  fill_random(backend, wide, 2);
+  backend.copy(b, wide);
   backend.linear(c, a, b, {});
   backend.wait();
   const auto begin = std::chrono::steady_clock::now();

@@ -5,7 +5,10 @@
 
 namespace tandem {
 
-// FLOP/s of a large product of random numbers in this type. Takes a fraction of a second.
-double measure_product_rate(Backend& backend, DType compute);
+// Random numbers in [-0.5, 0.5), in the backend's memory: to is f32 and contiguous.
+void fill_random(Backend& backend, const View& to, uint32_t seed);
+
+// FLOP/s of a large product of random numbers in this type. repeats 0: as many as take a fraction of a second.
+double measure_product_rate(Backend& backend, DType compute, int repeats = 0);
 
 }  // namespace tandem

@@ -4,9 +4,9 @@
 #include <chrono>
 
 #include "core/error.h"
-#include "core/philox.h"
 #include "train/host_copy.h"
 #include "train/memory_plan.h"
+#include "train/product_rate.h"
 #include "train/setup.h"
 #include "train/step_flops.h"
 #include "train/stepper.h"
@@ -32,28 +32,15 @@ double seconds_of(Backend& backend, int repeats, const Op& op) {
 }
 
 Ceilings measure_ceilings(Backend& backend, DType compute) {
-  const bool gpu = backend.fixed_shape();
-  const int64_t n = gpu ? 8192 : 1024;
-  Arena arena([&backend](size_t bytes) { return backend.allocate(bytes); });
-  std::vector<float> numbers(static_cast<size_t>(n * n));
-  for (size_t i = 0; i < numbers.size(); i += 4) {
-    const Philox words = philox(1, static_cast<uint32_t>(i), 0, 0, 0);
-    for (size_t j = 0; j < 4; ++j) {
-      numbers[i + j] = uniform(words[j]) - 0.5F;
-    }
-  }
-  const View wide = arena.take(DType::f32, n, n), other = arena.take(DType::f32, n, n);
-  const View a = arena.take(compute, n, n), b = arena.take(compute, n, n), c = arena.take(compute, n, n);
-  backend.upload(wide, numbers.data());
-  backend.copy(a, wide);
-  std::rotate(numbers.begin(), numbers.begin() + 12345, numbers.end());
-  backend.upload(wide, numbers.data());
-  backend.copy(b, wide);
+  constexpr int kRepeats = 20;
   Ceilings ceilings;
-  const double product = seconds_of(backend, 20, [&] { backend.linear(c, a, b, {}); });
-  ceilings.product_flops = 2.0 * static_cast<double>(n * n) * static_cast<double>(n) / product;
-  const double copy = seconds_of(backend, 20, [&] { backend.copy(other, wide); });
-  ceilings.copy_bytes = 8.0 * static_cast<double>(n * n) / copy;
+  ceilings.product_flops = measure_product_rate(backend, compute, kRepeats);
+  const int64_t n = backend.fixed_shape() ? 8192 : 1024;
+  Arena arena([&backend](size_t bytes) { return backend.allocate(bytes); });
+  const View from = arena.take(DType::f32, n, n), to = arena.take(DType::f32, n, n);
+  fill_random(backend, from, 1);
+  ceilings.copy_bytes =
+      8.0 * static_cast<double>(n * n) / seconds_of(backend, kRepeats, [&] { backend.copy(to, from); });
   return ceilings;
 }
 

@@ -77,10 +77,9 @@ void Training::tell_setup() {
       .add("interface", team_run_.interface())
       .add("peak_flops", measure_product_rate(*backend_, compute))
       .add("version", std::string(TANDEM_VERSION));
-  if (team_update_) {  // of a usual step: each side's rows vary a little from step to step
-    Batcher next(data_.train, plan_.batch, team_run_.rank(), team_run_.size());
-    next.seek(state_.cursor);
-    const Traffic planned = stepper_.planned_traffic(next.next());
+  if (team_update_) {              // of a usual step: each side's rows vary a little from step to step
+    batcher_.seek(state_.cursor);  // start_batches() seeks again
+    const Traffic planned = stepper_.planned_traffic(batcher_.next());
     record.add("planned_sent_bytes", static_cast<double>(planned.sent))
         .add("planned_received_bytes", static_cast<double>(planned.received));
   }

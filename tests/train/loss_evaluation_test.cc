@@ -2,18 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/forwarding.h"
 #include "core/philox.h"
+#include "train/fixed_shape.h"
 
 namespace tandem {
 namespace {
 
-// The CPU, saying that it likes a fixed shape.
-class FixedShape : public ForwardingBackend {
- public:
-  using ForwardingBackend::ForwardingBackend;
-  bool fixed_shape() const override { return true; }
-};
+using testing::FixedShape;
 
 std::vector<Ids> sentences(uint32_t seed, size_t count, int64_t longest, int64_t vocabulary) {
   PhiloxStream random(seed, 2);

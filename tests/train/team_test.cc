@@ -5,14 +5,16 @@
 #include <cstring>
 #include <mutex>
 
-#include "backend/forwarding.h"
 #include "core/philox.h"
 #include "data/corpus_of.h"
 #include "dist/ranks.h"
+#include "train/fixed_shape.h"
 #include "train/stepper.h"
 
 namespace tandem {
 namespace {
+
+using testing::FixedShape;
 
 constexpr int64_t kVocabulary = 60;
 constexpr int64_t kLongest = 24;
@@ -58,13 +60,6 @@ Corpus ragged_corpus() {
   }
   return testing::corpus_of(sides[0], sides[1]);
 }
-
-// A CPU that works at a fixed shape, as a GPU does.
-class FixedShape final : public ForwardingBackend {
- public:
-  using ForwardingBackend::ForwardingBackend;
-  bool fixed_shape() const override { return true; }
-};
 
 struct Outcome {
   std::vector<double> losses;  // a target token, of each step
