@@ -5,9 +5,9 @@
 // whatever the call: all-reduce is reduce-scatter followed by all-gather, so all ranks hold the same bits, and sharded
 // work gives the same bits as unsharded. bf16 values travel as bf16, are added in f32 and rounded once. i32 wraps.
 //
-// A call that begins with start_ returns at once; the work is done in the order of the calls, beside the caller. The
-// buffer belongs to the communicator until the handle is waited for. All functions may be called by one thread at a
-// time, except abort() and traffic(), which any thread may call.
+// A call that begins with start_ returns at once; the work is done beside the caller, with a result as if each call
+// began when the one before it was done. The buffer belongs to the communicator until the handle is waited for. All
+// functions may be called by one thread at a time, except abort() and traffic(), which any thread may call.
 //
 // A failure (a peer that is gone, one that says nothing for the timeout) is an Error that names the rank, on every
 // rank; after it every further call fails at once with the same message.

@@ -3,14 +3,18 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/rendezvous/hash_store.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <functional>
+#include <mutex>
 #include <utility>
 
 #include "core/error.h"
 #include "dist/gloo_exchange.h"
 #include "dist/gloo_mesh.h"
+#include "dist/gloo_sum.h"
 #include "dist/work_queue.h"
 
 namespace tandem {
@@ -33,16 +37,54 @@ uint64_t tag_of(Kind kind, const View& buffer, int root) {
   return hash >> 48;
 }
 
+bool share_memory(const View& a, const View& b) {
+  const auto begin = [](const View& view) { return reinterpret_cast<uintptr_t>(view.data); };
+  const auto end = [&](const View& view) { return begin(view) + view.size() * size_of(view.dtype); };
+  return begin(a) < end(b) && begin(b) < end(a);
+}
+
+constexpr ptrdiff_t kAhead = 2;  // calls that have begun while an earlier one is not done
+
+// Through all ranks' connections: root sends about twice the buffer, however many ranks there are.
+class GlooBroadcast final : public GlooCall {
+ public:
+  GlooBroadcast(const GlooPeers& peers, const View& buffer, int root, uint64_t slot, uint64_t second_slot)
+      : peers_(peers), buffer_(buffer), root_(root), slot_(slot), second_(peers, buffer, second_slot, root) {}
+  void finish(const std::function<void()>& meanwhile) override {
+    scatter(peers_, buffer_, slot_, root_);
+    second_.begin();
+    second_.finish(meanwhile);
+  }
+
+ private:
+  const GlooPeers peers_;
+  const View buffer_;
+  const int root_;
+  const uint64_t slot_;
+  GlooGather second_;
+};
+
+// A sum that nobody needs.
+class GlooBarrier final : public GlooCall {
+ public:
+  GlooBarrier(const GlooPeers& peers, GlooStaging& staging, uint64_t slot, uint64_t second_slot)
+      : sum_(peers, staging, host_view(&nothing_, 1, 1), true, slot, second_slot) {}
+  void finish(const std::function<void()>& meanwhile) override {
+    sum_.begin();
+    sum_.finish(meanwhile);
+  }
+
+ private:
+  int32_t nothing_ = 0;
+  GlooSum sum_;
+};
+
 class GlooCommunicator final : public Communicator {
  public:
   GlooCommunicator(gloo::rendezvous::Store& store, int rank, int size, const std::string& address,
                    std::chrono::milliseconds timeout)
       : rank_(rank), size_(size) {
-    const auto connect = [&] {
-      mesh_ = std::make_unique<GlooMesh>(store, rank, size, address, timeout);
-      exchange_ = std::make_unique<GlooExchange>(*mesh_, rank, size);
-    };
-    queue_.add(connect).get();
+    queue_.add([&] { mesh_ = std::make_unique<GlooMesh>(store, rank, size, address, timeout); }).get();
   }
 
   ~GlooCommunicator() override {
@@ -55,32 +97,33 @@ class GlooCommunicator final : public Communicator {
   int size() const override { return size_; }
 
   Handle start_all_reduce(const View& buffer) override {
-    return start(Kind::all_reduce, buffer, 0, [this, buffer](uint64_t tag) { exchange_->all_reduce(buffer, tag); });
+    return start(Kind::all_reduce, buffer, 0, [&](uint64_t slot, uint64_t second) {
+      return std::make_unique<GlooSum>(peers(), staging_, buffer, true, slot, second);
+    });
   }
 
   Handle start_reduce_scatter(const View& buffer) override {
-    return start(Kind::reduce_scatter, buffer, 0,
-                 [this, buffer](uint64_t tag) { exchange_->reduce_scatter(buffer, tag); });
+    return start(Kind::reduce_scatter, buffer, 0, [&](uint64_t slot, uint64_t second) {
+      return std::make_unique<GlooSum>(peers(), staging_, buffer, false, slot, second);
+    });
   }
 
   Handle start_all_gather(const View& buffer) override {
-    return start(Kind::all_gather, buffer, 0, [this, buffer](uint64_t tag) { exchange_->all_gather(buffer, tag); });
+    return start(Kind::all_gather, buffer, 0, [&](uint64_t slot, uint64_t /*second*/) {
+      return std::make_unique<GlooGather>(peers(), buffer, slot);
+    });
   }
 
-  // Through all ranks' connections: root sends about twice the buffer, however many ranks there are.
   Handle start_broadcast(const View& buffer, int root) override {
     require(root >= 0 && root < size_, "broadcast from rank {} of {}", root, size_);
-    return start(Kind::broadcast, buffer, root, [this, buffer, root](uint64_t tag) {
-      exchange_->scatter(buffer, tag, root);
-      exchange_->all_gather(buffer, tag, root);
+    return start(Kind::broadcast, buffer, root, [&](uint64_t slot, uint64_t second) {
+      return std::make_unique<GlooBroadcast>(peers(), buffer, root, slot, second);
     });
   }
 
   Handle start_barrier() override {
-    return start(Kind::barrier, make_view(nullptr, DType::i32, 0, 0), 0, [this](uint64_t tag) {
-      int32_t one = 1;
-      exchange_->reduce_scatter(host_view(&one, 1, 1), tag);
-      exchange_->all_gather(host_view(&one, 1, 1), tag);
+    return start(Kind::barrier, make_view(nullptr, DType::i32, 0, 0), 0, [&](uint64_t slot, uint64_t second) {
+      return std::make_unique<GlooBarrier>(peers(), staging_, slot, second);
     });
   }
 
@@ -93,25 +136,76 @@ class GlooCommunicator final : public Communicator {
   double transfer_seconds() const override { return static_cast<double>(transfer_time_) * 1e-9; }
 
  private:
-  Handle start(Kind kind, const View& buffer, int root, std::function<void(uint64_t)> work) {
+  struct Call {
+    View buffer;
+    std::unique_ptr<GlooCall> work;
+    bool begun = false;
+    void begin() {
+      if (!std::exchange(begun, true)) {
+        work->begin();
+      }
+    }
+  };
+
+  GlooPeers peers() const { return {*mesh_, rank_, size_}; }
+
+  // make(slot, second slot). A slot is 24 bits of number, 16 of tag, 24 for the piece; number 0 is the mesh's own.
+  template <class Make>
+  Handle start(Kind kind, const View& buffer, int root, const Make& make) {
     require_communicable(buffer);
-    const uint64_t tag = tag_of(kind, buffer, root);
+    const uint64_t tag = tag_of(kind, buffer, root) << 24;
+    const uint64_t number = 2 * (calls_++ % ((uint64_t{1} << 23) - 1)) + 1;
+    auto call = std::make_shared<Call>(buffer, make(number << 40 | tag, (number + 1) << 40 | tag));
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back(std::move(call));
+    }
     std::string what = fmt::format("{} of {} {}", name_of(kind), buffer.size(), name_of(buffer.dtype));
-    return Handle(queue_.add([this, kind, tag, what = std::move(what), work = std::move(work)] {
+    return Handle(queue_.add([this, kind, what = std::move(what)] {
       const auto begin = std::chrono::steady_clock::now();
-      mesh_->run(what, [&] { work(tag); });
+      const auto first = take_first();  // gone when this ends: then the buffer is the caller's again
+      mesh_->run(what, [&] {
+        first->begin();
+        first->work->finish([&] { begin_after(*first); });
+      });
       if (kind != Kind::broadcast && kind != Kind::barrier) {
         transfer_time_ += (std::chrono::steady_clock::now() - begin) / std::chrono::nanoseconds(1);
       }
     }));
   }
 
+  std::shared_ptr<Call> take_first() {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Call> first = std::move(waiting_.front());
+    waiting_.pop_front();
+    return first;
+  }
+
+  // Begins the calls after `first` that work on other memory than all before them.
+  void begin_after(const Call& first) {
+    std::vector<std::shared_ptr<Call>> next;
+    {
+      const std::lock_guard lock(mutex_);
+      next.assign(waiting_.begin(), waiting_.begin() + std::min<ptrdiff_t>(kAhead, std::ssize(waiting_)));
+    }
+    for (auto call = next.begin(); call != next.end(); ++call) {
+      const auto shared = [&](const auto& earlier) { return share_memory(earlier->buffer, (*call)->buffer); };
+      if (share_memory(first.buffer, (*call)->buffer) || std::any_of(next.begin(), call, shared)) {
+        return;
+      }
+      (*call)->begin();
+    }
+  }
+
   const int rank_;
   const int size_;
   std::unique_ptr<GlooMesh> mesh_;  // used on the queue's thread, but for what it says any thread may call
-  std::unique_ptr<GlooExchange> exchange_;
+  GlooStaging staging_;             // used on the queue's thread
+  uint64_t calls_ = 0;
   std::atomic<int64_t> transfer_time_ = 0;  // nanoseconds
-  WorkQueue queue_;                         // last, so that it ends first
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<Call>> waiting_;  // not yet finished, in the order of the calls, but for the first
+  WorkQueue queue_;                            // last, so that it ends first
 };
 
 }  // namespace

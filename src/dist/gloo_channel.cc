@@ -54,8 +54,8 @@ void GlooChannel::wait_sent(size_t bytes) {
   mesh_.sent_ += static_cast<int64_t>(bytes);
 }
 
-void GlooChannel::wait_received(size_t bytes) {
-  guard([&] { return buffer_->waitRecv(mesh_.timeout_); });
+void GlooChannel::wait_received(size_t bytes, bool relayed) {
+  guard([&] { return buffer_->waitRecv(relayed ? mesh_.timeout_ * 5 / 4 : mesh_.timeout_); });
   mesh_.received_ += static_cast<int64_t>(bytes);
 }
 

@@ -2,25 +2,22 @@
 
 #include <algorithm>
 
-#include "dist/rank_sum.h"
-
 namespace tandem {
 namespace {
 
 constexpr int64_t kPieceBytes = 1 << 18;
-constexpr int64_t kWindow = 12;  // pieces of one peer that are received ahead of the additions
 
 int64_t piece_length(DType type) { return kPieceBytes / static_cast<int64_t>(size_of(type)); }
+
+std::unique_ptr<GlooChannel> channel_of(GlooMesh& mesh, const View& buffer, int peer) {
+  return std::make_unique<GlooChannel>(mesh, peer, buffer.data, buffer.size() * size_of(buffer.dtype));
+}
+
+}  // namespace
 
 int64_t pieces_of(const Shard& shard, DType type) {
   return (shard.count + piece_length(type) - 1) / piece_length(type);
 }
-
-// In bytes from the beginning of what the shard is a part of.
-struct Piece {
-  size_t offset = 0;
-  size_t bytes = 0;
-};
 
 Piece piece_of(const Shard& shard, DType type, int64_t index) {
   const int64_t begin = index * piece_length(type);
@@ -28,16 +25,8 @@ Piece piece_of(const Shard& shard, DType type, int64_t index) {
   return {(shard.begin + begin) * size_of(type), count * size_of(type)};
 }
 
-}  // namespace
-
-// 24 bits of number, 16 of tag, 24 for the piece. Number 0 is the mesh's own.
-uint64_t GlooExchange::next_slot(uint64_t tag) {
-  exchanges_ = exchanges_ % ((uint64_t{1} << 24) - 1) + 1;
-  return exchanges_ << 40 | (tag & 0xFFFF) << 24;
-}
-
-GlooExchange::Transfer GlooExchange::start_send(const View& buffer, int peer, Shard shard, uint64_t slot) {
-  auto channel = std::make_unique<GlooChannel>(mesh_, peer, buffer.data, buffer.size() * size_of(buffer.dtype));
+Transfer start_send(GlooMesh& mesh, const View& buffer, int peer, Shard shard, uint64_t slot) {
+  auto channel = channel_of(mesh, buffer, peer);
   for (int64_t i = 0; i < pieces_of(shard, buffer.dtype); ++i) {
     const Piece piece = piece_of(shard, buffer.dtype, i);
     channel->send(slot + i, piece.offset, piece.bytes);
@@ -45,8 +34,8 @@ GlooExchange::Transfer GlooExchange::start_send(const View& buffer, int peer, Sh
   return {std::move(channel), shard};
 }
 
-GlooExchange::Transfer GlooExchange::start_receive(const View& buffer, int peer, Shard shard, uint64_t slot) {
-  auto channel = std::make_unique<GlooChannel>(mesh_, peer, buffer.data, buffer.size() * size_of(buffer.dtype));
+Transfer start_receive(GlooMesh& mesh, const View& buffer, int peer, Shard shard, uint64_t slot) {
+  auto channel = channel_of(mesh, buffer, peer);
   for (int64_t i = 0; i < pieces_of(shard, buffer.dtype); ++i) {
     const Piece piece = piece_of(shard, buffer.dtype, i);
     channel->receive(slot + i, piece.offset, piece.bytes);
@@ -54,7 +43,7 @@ GlooExchange::Transfer GlooExchange::start_receive(const View& buffer, int peer,
   return {std::move(channel), shard};
 }
 
-void GlooExchange::finish_sends(const std::vector<Transfer>& sends, DType type) {
+void finish_sends(const std::vector<Transfer>& sends, DType type) {
   for (const Transfer& send : sends) {
     for (int64_t i = 0; i < pieces_of(send.shard, type); ++i) {
       send.channel->wait_sent(piece_of(send.shard, type, i).bytes);
@@ -62,121 +51,44 @@ void GlooExchange::finish_sends(const std::vector<Transfer>& sends, DType type) 
   }
 }
 
-void GlooExchange::finish_receives(const std::vector<Transfer>& receives, DType type) {
+void finish_receives(const std::vector<Transfer>& receives, DType type, bool relayed,
+                     const std::function<void()>& meanwhile) {
   for (const Transfer& receive : receives) {
     for (int64_t i = 0; i < pieces_of(receive.shard, type); ++i) {
-      receive.channel->wait_received(piece_of(receive.shard, type, i).bytes);
+      receive.channel->wait_received(piece_of(receive.shard, type, i).bytes, relayed);
+      meanwhile();
     }
   }
 }
 
-void GlooExchange::reduce_scatter(const View& buffer, uint64_t tag) {
-  const uint64_t slot = next_slot(tag);
-  std::vector<Transfer> sends;
-  for (int distance = 1; distance < size_; ++distance) {
-    const int peer = above(distance);
-    sends.push_back(start_send(buffer, peer, shard_of(buffer.size(), size_, peer), slot));
+void GlooGather::begin() {
+  for (int distance = 1; distance < peers_.size && peers_.rank != except_; ++distance) {
+    const int peer = peers_.below(distance);
+    receives_.push_back(start_receive(peers_.mesh, buffer_, peer, shard_of(buffer_.size(), peers_.size, peer), slot_));
   }
-  receive_and_add(buffer, slot);
-  finish_sends(sends, buffer.dtype);
-}
-
-void GlooExchange::all_reduce(const View& buffer, uint64_t tag) {
-  const uint64_t slot = next_slot(tag), sum_slot = next_slot(tag);
-  const Shard own = shard_of(buffer.size(), size_, rank_);
-  std::vector<Transfer> receives, sends, sums;
-  for (int distance = 1; distance < size_; ++distance) {
-    // Into the place of what is sent for it: a peer has no sum before it has all of that.
-    const int peer = below(distance);
-    receives.push_back(start_receive(buffer, peer, shard_of(buffer.size(), size_, peer), sum_slot));
-  }
-  for (int distance = 1; distance < size_; ++distance) {
-    const int peer = above(distance);
-    sends.push_back(start_send(buffer, peer, shard_of(buffer.size(), size_, peer), slot));
-    sums.push_back(start_send(buffer, peer, {own.begin, 0}, sum_slot));
-    sums.back().shard = own;
-  }
-  receive_and_add(buffer, slot, [&](int64_t i) {
-    const Piece piece = piece_of(own, buffer.dtype, i);
-    for (const Transfer& sum : sums) {
-      sum.channel->send(sum_slot + i, piece.offset, piece.bytes);
+  const Shard own = shard_of(buffer_.size(), peers_.size, peers_.rank);
+  for (int distance = 1; distance < peers_.size; ++distance) {
+    if (peers_.above(distance) != except_) {
+      sends_.push_back(start_send(peers_.mesh, buffer_, peers_.above(distance), own, slot_));
     }
-  });
-  finish_receives(receives, buffer.dtype);
-  finish_sends(sends, buffer.dtype);
-  finish_sends(sums, buffer.dtype);
-}
-
-// Pieces of this rank's shard from all peers, into a ring of kWindow pieces a peer; a piece that all have sent is added
-// to our own, in the order of ranks, while the next ones arrive.
-void GlooExchange::receive_and_add(const View& buffer, uint64_t slot, const std::function<void(int64_t)>& summed) {
-  const DType type = buffer.dtype;
-  const Shard own = shard_of(buffer.size(), size_, rank_);
-  const int64_t pieces = pieces_of(own, type);
-  if (pieces == 0) {
-    return;
-  }
-  const size_t stride = piece_of(own, type, 0).bytes;  // the largest
-  const size_t ring = stride * std::min(kWindow, pieces);
-  staging_.resize(std::max(staging_.size(), ring * size_));
-  std::vector<std::unique_ptr<GlooChannel>> channels(size_);
-  const auto receive_from_all = [&](int64_t i) {
-    for (int distance = 1; distance < size_ && i < pieces; ++distance) {
-      channels[below(distance)]->receive(slot + i, i % kWindow * stride, piece_of(own, type, i).bytes);
-    }
-  };
-  for (int distance = 1; distance < size_; ++distance) {
-    const int peer = below(distance);
-    channels[peer] = std::make_unique<GlooChannel>(mesh_, peer, staging_.data() + ring * peer, ring);
-  }
-  for (int64_t i = 0; i < kWindow; ++i) {
-    receive_from_all(i);
-  }
-  std::vector<const void*> parts(size_);
-  for (int64_t i = 0; i < pieces; ++i) {
-    const Piece piece = piece_of(own, type, i);
-    void* const sum = static_cast<std::byte*>(buffer.data) + piece.offset;
-    for (int peer = 0; peer < size_; ++peer) {
-      parts[peer] = peer == rank_ ? sum : staging_.data() + ring * peer + i % kWindow * stride;
-      if (peer != rank_) {
-        channels[peer]->wait_received(piece.bytes);
-      }
-    }
-    sum_in_order(sum, parts, static_cast<int64_t>(piece.bytes / size_of(type)), type);
-    if (summed) {
-      summed(i);
-    }
-    receive_from_all(i + kWindow);
   }
 }
 
-void GlooExchange::all_gather(const View& buffer, uint64_t tag, int except) {
-  const uint64_t slot = next_slot(tag);
-  std::vector<Transfer> receives;
-  std::vector<Transfer> sends;
-  for (int distance = 1; distance < size_ && rank_ != except; ++distance) {
-    const int peer = below(distance);
-    receives.push_back(start_receive(buffer, peer, shard_of(buffer.size(), size_, peer), slot));
-  }
-  for (int distance = 1; distance < size_; ++distance) {
-    if (above(distance) != except) {
-      sends.push_back(start_send(buffer, above(distance), shard_of(buffer.size(), size_, rank_), slot));
-    }
-  }
-  finish_receives(receives, buffer.dtype);
-  finish_sends(sends, buffer.dtype);
+void GlooGather::finish(const std::function<void()>& meanwhile) {
+  finish_receives(receives_, buffer_.dtype, false, meanwhile);
+  finish_sends(sends_, buffer_.dtype);
 }
 
-void GlooExchange::scatter(const View& buffer, uint64_t tag, int root) {
-  const uint64_t slot = next_slot(tag);
+void scatter(const GlooPeers& peers, const View& buffer, uint64_t slot, int root) {
   std::vector<Transfer> sends;
   std::vector<Transfer> receives;
-  if (rank_ != root) {
-    receives.push_back(start_receive(buffer, root, shard_of(buffer.size(), size_, rank_), slot));
+  if (peers.rank != root) {
+    const Shard own = shard_of(buffer.size(), peers.size, peers.rank);
+    receives.push_back(start_receive(peers.mesh, buffer, root, own, slot));
   }
-  for (int distance = 1; distance < size_ && rank_ == root; ++distance) {
-    const int peer = above(distance);
-    sends.push_back(start_send(buffer, peer, shard_of(buffer.size(), size_, peer), slot));
+  for (int distance = 1; distance < peers.size && peers.rank == root; ++distance) {
+    const int peer = peers.above(distance);
+    sends.push_back(start_send(peers.mesh, buffer, peer, shard_of(buffer.size(), peers.size, peer), slot));
   }
   finish_receives(receives, buffer.dtype);
   finish_sends(sends, buffer.dtype);

@@ -5,6 +5,7 @@
 // next rank up and sends to all; so at no time do all ranks begin with the same one.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -15,41 +16,63 @@
 
 namespace tandem {
 
-class GlooExchange {
- public:
-  GlooExchange(GlooMesh& mesh, int rank, int size) : mesh_(mesh), rank_(rank), size_(size) {}
+struct GlooPeers {
+  GlooMesh& mesh;
+  int rank;
+  int size;
 
-  // Each for all ranks together, in place. `tag` is of the call: ranks that make different calls do not meet.
-  void reduce_scatter(const View& buffer, uint64_t tag);
-  // Both in one: a piece's sum is on its way while the next piece is added up.
-  void all_reduce(const View& buffer, uint64_t tag);
-  // Every rank's shard from that rank; `except` (or -1) needs nothing.
-  void all_gather(const View& buffer, uint64_t tag, int except = -1);
-  // Every rank's shard from rank `root`.
-  void scatter(const View& buffer, uint64_t tag, int root);
+  int above(int distance) const { return (rank + distance) % size; }
+  int below(int distance) const { return (rank + size - distance) % size; }
+};
+
+// In bytes from the beginning of what the shard is a part of.
+struct Piece {
+  size_t offset = 0;
+  size_t bytes = 0;
+};
+int64_t pieces_of(const Shard& shard, DType type);
+Piece piece_of(const Shard& shard, DType type, int64_t index);
+
+// A shard on its way to or from a peer. A message's slot is the transfer's plus the number of its piece.
+struct Transfer {
+  std::unique_ptr<GlooChannel> channel;
+  Shard shard;
+};
+Transfer start_send(GlooMesh& mesh, const View& buffer, int peer, Shard shard, uint64_t slot);
+Transfer start_receive(GlooMesh& mesh, const View& buffer, int peer, Shard shard, uint64_t slot);
+void finish_sends(const std::vector<Transfer>& sends, DType type);
+// relayed: the peers have it only after others have done their part. meanwhile() is called after every piece.
+void finish_receives(
+    const std::vector<Transfer>& receives, DType type, bool relayed = false,
+    const std::function<void()>& meanwhile = [] {});
+
+// A collective call, in place, for all ranks together; ranks that make different calls have different slots and do not
+// meet. Several may have begun at once, so that the link stays busy while one waits for the last pieces of its peers.
+class GlooCall {
+ public:
+  virtual ~GlooCall() = default;
+  // From now on the peers can have what they need, and what is needed from them can come.
+  virtual void begin() {}
+  virtual void finish(const std::function<void()>& meanwhile) = 0;
+};
+
+// Every rank's shard from that rank; `except` (or -1) needs nothing.
+class GlooGather final : public GlooCall {
+ public:
+  GlooGather(const GlooPeers& peers, const View& buffer, uint64_t slot, int except = -1)
+      : peers_(peers), buffer_(buffer), slot_(slot), except_(except) {}
+  void begin() override;
+  void finish(const std::function<void()>& meanwhile) override;
 
  private:
-  // A shard on its way to or from a peer.
-  struct Transfer {
-    std::unique_ptr<GlooChannel> channel;
-    Shard shard;
-  };
-
-  uint64_t next_slot(uint64_t tag);
-  Transfer start_send(const View& buffer, int peer, Shard shard, uint64_t slot);
-  Transfer start_receive(const View& buffer, int peer, Shard shard, uint64_t slot);
-  static void finish_sends(const std::vector<Transfer>& sends, DType type);
-  static void finish_receives(const std::vector<Transfer>& receives, DType type);
-  // summed(i): piece i of this rank's shard is complete.
-  void receive_and_add(const View& buffer, uint64_t slot, const std::function<void(int64_t)>& summed = {});
-  int above(int distance) const { return (rank_ + distance) % size_; }
-  int below(int distance) const { return (rank_ + size_ - distance) % size_; }
-
-  GlooMesh& mesh_;
-  const int rank_;
-  const int size_;
-  uint64_t exchanges_ = 0;
-  std::vector<std::byte> staging_;  // pieces from peers, to be added
+  const GlooPeers peers_;
+  const View buffer_;
+  const uint64_t slot_;
+  const int except_;
+  std::vector<Transfer> receives_, sends_;
 };
+
+// Every rank's shard from rank `root`.
+void scatter(const GlooPeers& peers, const View& buffer, uint64_t slot, int root);
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 #include <netdb.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "core/error.h"
@@ -18,6 +19,9 @@ namespace {
 constexpr uint64_t kFarewellSlot = 0;  // no collective uses these two
 constexpr uint64_t kGreetingSlot = 1;
 constexpr std::chrono::milliseconds kFarewellTime{1000};  // for one peer to take the reason
+// For the peers to read it: closing a connection while unread bytes lie on this side makes the other lose what it has
+// not read yet.
+constexpr std::chrono::milliseconds kReadingTime{200};
 
 // Gloo's messages begin with its source file in brackets.
 std::string without_place(const std::string& message) {
@@ -147,6 +151,7 @@ void GlooMesh::say_farewell(const std::string& reason) {
       messages[peer]->waitSend(kFarewellTime);
     }
   });
+  std::this_thread::sleep_for(kReadingTime);
 }
 
 // Why the peer closed its connections, where it said so: then the message is there before the end of the stream.

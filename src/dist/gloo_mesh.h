@@ -86,9 +86,10 @@ class GlooChannel {
 
   void send(uint64_t slot, size_t offset, size_t bytes);
   void receive(uint64_t slot, size_t offset, size_t bytes);
-  // Waits for the oldest call that was not waited for; `bytes` of it are counted.
+  // Waits for the oldest call that was not waited for; `bytes` of it are counted. relayed: the peer may be waiting for
+  // yet another rank; it is given the time to say so first.
   void wait_sent(size_t bytes);
-  void wait_received(size_t bytes);
+  void wait_received(size_t bytes, bool relayed = false);
 
  private:
   friend class GlooMesh;

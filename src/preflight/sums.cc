@@ -13,16 +13,20 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kSmall = 16;  // elements: the size of a message without bytes worth speaking of
+constexpr size_t kSmallMessages = 8;
 constexpr double kSmallSeconds = 0.3;
 
-// All of these messages, one after the other.
+// All of these messages, one after the other, each with memory of its own, as gradients have: so several can be under
+// way.
 double seconds_of(Communicator& sums, Communicator& control, Backend& backend, const View& buffer,
                   const std::vector<int64_t>& elements, double seconds) {
   return 1 / measure_rate(control, seconds, 1, [&](int64_t times) {
            std::vector<Handle> handles;
            for (int64_t i = 0; i < times; ++i) {
+             int64_t begin = 0;
              for (const int64_t count : elements) {
-               handles.push_back(sums.start_all_reduce(buffer.slice_cols(0, count)));
+               handles.push_back(sums.start_all_reduce(buffer.slice_cols(begin, count)));
+               begin += count;
              }
            }
            for (Handle& handle : handles) {
@@ -37,16 +41,17 @@ double seconds_of(Communicator& sums, Communicator& control, Backend& backend, c
 SumCost measure_sums(Communicator& sums, Communicator& control, Backend& backend, const std::vector<int64_t>& elements,
                      DType type, double seconds) {
   require(!elements.empty(), "a step that sends nothing");
-  const int64_t most = std::max(kSmall, *std::max_element(elements.begin(), elements.end()));
+  const int64_t total = std::accumulate(elements.begin(), elements.end(), int64_t{0});
+  const std::vector<int64_t> few(kSmallMessages, kSmall);
+  const int64_t most = std::max(total, kSmall * std::ssize(few));
   const Buffer memory = backend.allocate(static_cast<size_t>(most) * size_of(type));
   const View buffer = memory.view(type, 1, most);
   backend.fill_zero(buffer);
   backend.wait();
-  const double small = seconds_of(sums, control, backend, buffer, {kSmall}, kSmallSeconds);
+  const double small = seconds_of(sums, control, backend, buffer, few, kSmallSeconds) / kSmallMessages;
   const double all = seconds_of(sums, control, backend, buffer, elements, seconds);
   const auto messages = static_cast<double>(elements.size());
-  const auto bytes = static_cast<double>(std::accumulate(elements.begin(), elements.end(), int64_t{0})) *
-                     static_cast<double>(size_of(type));
+  const double bytes = static_cast<double>(total) * static_cast<double>(size_of(type));
   SumCost cost;
   cost.message_seconds = std::min(small, all / 2 / messages);  // a busy machine takes long for a few bytes, too
   cost.bytes_per_second = bytes / (all - messages * cost.message_seconds);

@@ -100,6 +100,32 @@ TEST(Communicator, ManyUnderWayTogether) {
   });
 }
 
+// The second sum is of the first one's result, also where only a part of the memory is the same.
+TEST(Communicator, CallsOnTheSameMemoryKeepTheirOrder) {
+  constexpr int kRanks = 3;
+  with_ranks(kRanks, [&](Communicator& ranks) {
+    for (int round = 0; round < 10; ++round) {
+      std::vector<float> values(300000, 1.0F + static_cast<float>(ranks.rank()));
+      std::vector<float> other(values.size(), 1);
+      const View all = view_of(values);
+      std::vector<Handle> handles;
+      handles.push_back(ranks.start_all_reduce(all));                        // 6 everywhere
+      handles.push_back(ranks.start_all_reduce(view_of(other)));             // 3, meanwhile
+      handles.push_back(ranks.start_all_reduce(all.slice_cols(0, 150000)));  // 18 in the first half
+      handles.push_back(ranks.start_reduce_scatter(all));                    // 54, and 18 in the second
+      handles.push_back(ranks.start_all_gather(all));
+      handles.push_back(ranks.start_broadcast(all.slice_cols(149999, 2), 1));
+      for (Handle& handle : handles) {
+        handle.wait();
+      }
+      for (size_t i = 0; i < values.size(); ++i) {
+        ASSERT_EQ(values[i], i < 150000 ? 54 : 18) << i;
+        ASSERT_EQ(other[i], kRanks);
+      }
+    }
+  });
+}
+
 TEST(Communicator, DroppedHandleWaitsForItsBuffer) {
   with_ranks(2, [&](Communicator& ranks) {
     for (int round = 0; round < 20; ++round) {

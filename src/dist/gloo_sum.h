@@ -1,0 +1,49 @@
+// A sum over the ranks of a mesh.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "dist/gloo_exchange.h"
+
+namespace tandem {
+
+// Memory for pieces from peers, used again by the next sum.
+using GlooStaging = std::vector<std::vector<std::byte>>;
+
+class GlooSum final : public GlooCall {
+ public:
+  // everywhere: every rank gets all sums (all-reduce), not only its own shard's (reduce-scatter). The sums travel in
+  // the slots from `sum_slot`, the values in those from `slot`.
+  GlooSum(const GlooPeers& peers, GlooStaging& staging, const View& buffer, bool everywhere, uint64_t slot,
+          uint64_t sum_slot);
+  ~GlooSum() override;
+  GlooSum(const GlooSum&) = delete;
+  GlooSum& operator=(const GlooSum&) = delete;
+
+  void begin() override;
+  void finish(const std::function<void()>& meanwhile) override;
+
+ private:
+  void take_staging();
+  void receive_from_all(int64_t piece);
+  void add_up(int64_t piece);
+
+  const GlooPeers peers_;
+  GlooStaging& free_staging_;
+  const View buffer_;
+  const bool everywhere_;
+  const uint64_t slot_, sum_slot_;
+  const Shard own_;
+  const int64_t pieces_;  // of this rank's shard
+
+  std::vector<std::byte> staging_;                    // a ring of pieces for each peer
+  size_t stride_ = 0, ring_ = 0;                      // bytes of a piece and of a ring
+  std::vector<Transfer> sends_;                       // values to peers
+  std::vector<std::unique_ptr<GlooChannel>> values_;  // from peers, by rank
+  std::vector<Transfer> sums_;                        // of this rank's shard, to peers
+  std::vector<Transfer> receives_;                    // sums from peers
+};
+
+}  // namespace tandem
