@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "data/prepared.h"
 #include "dist/team.h"
-#include "launch/launch.h"
+#include "hosts_options.h"
 #include "preflight/measure.h"
 #include "preflight/report.h"
 #include "train/setup.h"
@@ -18,9 +18,9 @@ namespace tandem::cli {
 namespace {
 
 struct Options {
-  std::string hosts, address, binary, config;
-  std::string agent = LaunchOptions().agent;
-  std::vector<std::string> environment, overrides;
+  HostsOptions hosts;
+  std::string config;
+  std::vector<std::string> overrides;
   double price = 0;  // 0 = not given
   bool json = false;
 };
@@ -29,21 +29,18 @@ void run_preflight(const Options& given) {
   const TrainConfig config = load_config(given.config, given.overrides);  // mistakes are found here, not on the hosts
   require(!config.data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
   require(given.price >= 0, "--price-per-hour is {}: give 0 or more", given.price);
-  LaunchOptions options;
-  options.hosts = parse_hosts(given.hosts);
-  options.agent = given.agent;
-  options.binary = given.binary.empty() ? own_binary() : given.binary;
-  options.directory = std::filesystem::current_path().string();
-  options.address = given.address;
-  options.environment = given.environment;
-  options.command = {"preflight-worker", "--config", given.config};
+  std::vector<std::string> command{"preflight-worker", "--config", given.config};
   if (given.price > 0) {
-    options.command.insert(options.command.end(), {"--price-per-hour", fmt::format("{}", given.price)});
+    command.insert(command.end(), {"--price-per-hour", fmt::format("{}", given.price)});
   }
   if (given.json) {
-    options.command.emplace_back("--json");
+    command.emplace_back("--json");
   }
-  options.command.insert(options.command.end(), given.overrides.begin(), given.overrides.end());
+  command.insert(command.end(), given.overrides.begin(), given.overrides.end());
+  const LaunchOptions options = launch_options(given.hosts, command);
+  if (given.hosts.push) {
+    push_to_hosts(options, given.config, given.overrides);
+  }
   launch(options);
 }
 
@@ -92,16 +89,13 @@ void add_preflight(Program& program) {
   Command command =
       program.add("preflight", "Measures hosts and links within a minute, and predicts step time, duration and cost.");
   add_options(command, *options);
-  command.option("--hosts", options->hosts, "hosts with their numbers of workers: a:2,b:2 (a host alone has one)")
-      .required()
-      .option("--agent", options->agent, "the command that reaches a host; it gets the host and a shell command")
-      .option("--binary", options->binary, "tandem's path on the hosts (default: the same as here)")
-      .option("--address", options->address, "address of the first host for the others (default: all it has are tried)")
-      .option("--env", options->environment, "NAME=VALUE: a variable for the workers; may be given often")
+  add_hosts_options(command, options->hosts);
+  command
       .example(
-          "tandem preflight --hosts gpu1:2,gpu2:2 --config configs/transformer-base.toml data=data/en-de "
+          "tandem preflight --hosts gpu1:2,gpu2:2 --push --config configs/transformer-base.toml data=data/en-de "
           "run=runs/en-de\n"
-          "Nothing is trained or written. The hosts need tandem, the config and the data, as for `tandem launch`.")
+          "Nothing is trained. The hosts need tandem, the config and the data, as for `tandem launch`: --push brings "
+          "them.")
       .run([options] { run_preflight(*options); });
 }
 

@@ -155,7 +155,7 @@ class GlooCommunicator final : public Communicator {
     require_communicable(buffer);
     const uint64_t tag = tag_of(kind, buffer, root) << 24;
     const uint64_t number = 2 * (calls_++ % ((uint64_t{1} << 23) - 1)) + 1;
-    auto call = std::make_shared<Call>(buffer, make(number << 40 | tag, (number + 1) << 40 | tag));
+    auto call = std::make_shared<Call>(Call{buffer, make(number << 40 | tag, (number + 1) << 40 | tag)});
     {
       const std::lock_guard lock(mutex_);
       waiting_.push_back(std::move(call));

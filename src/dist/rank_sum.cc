@@ -10,7 +10,7 @@ namespace {
 template <class T, class A>
 void sum_blocks(T* out, std::span<const void* const> parts, int64_t count) {
   constexpr int64_t kBlock = 1024;
-  std::array<A, kBlock> sums;
+  std::array<A, kBlock> sums{};
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     const int64_t length = std::min(kBlock, count - begin);
     const T* first = static_cast<const T*>(parts[0]) + begin;

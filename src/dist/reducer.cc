@@ -48,10 +48,11 @@ void Reducer::complete(int64_t begin, int64_t end) {
 void Reducer::add(const View& extra) {
   require(extra.dtype == DType::f32 && extra.contiguous(), "what is added up must be contiguous f32, not {}",
           name_of(extra.dtype));
-  if (extra.size() == 0) {
+  const int64_t count = extra.size();
+  if (count == 0) {
     return;
   }
-  const View flat = extra.reshape(1, extra.size());
+  const View flat = extra.reshape(1, count);
   if (options_.wire == DType::f32) {
     start(flat, {}, false);
     return;

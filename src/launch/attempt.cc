@@ -1,11 +1,13 @@
 #include "launch/attempt.h"
 
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <climits>
 #include <csignal>
+#include <map>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -92,12 +94,16 @@ void Attempt::wait_for_greetings() {
       }
     }
   }
-  std::string missing;
+  std::map<std::string, std::vector<std::string>> hosts;  // by what is wrong with them
   for (const AgentLink& agent : agents_) {
     if (agent.lost()) {
-      missing +=
-          fmt::format("{}host {} cannot be used: {}", missing.empty() ? "" : "; ", agent.host().name, agent.why_lost());
+      hosts[agent.why_lost()].push_back(agent.host().name);
     }
+  }
+  std::string missing;
+  for (const auto& [why, names] : hosts) {
+    missing += fmt::format("{}{} {} cannot be used: {}", missing.empty() ? "" : "; ",
+                           names.size() == 1 ? "host" : "hosts", fmt::join(names, ", "), why);
   }
   if (!missing.empty()) {
     cause_.text = fmt::format("{} (ssh must reach a host without a password, and {} must be there: --push brings it)",

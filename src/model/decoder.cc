@@ -10,6 +10,7 @@ std::string layer_name(int layer) { return fmt::format("decoder.layers.{}", laye
 
 Linear make_memory(ParameterLayout& layout, const ModelConfig& config) {
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(config.decoder_layers));
   for (int l = 0; l < config.decoder_layers; ++l) {
     names.push_back(layer_name(l) + ".cross.kv");
   }
@@ -40,7 +41,7 @@ Decoder::Decoder(ParameterLayout& layout, const ModelConfig& config)
 }
 
 View Decoder::memory(const Context& context, const View& output) const {
-  const View result = context.take(output.rows, config_.decoder_layers * 2 * config_.width);
+  const View result = context.take(output.rows, int64_t{2} * config_.decoder_layers * config_.width);
   memory_.forward(context, result, output);
   return result;
 }

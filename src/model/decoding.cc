@@ -38,7 +38,8 @@ View Decoder::step(const Context& context, const View& x, const DecodeStep& step
   const auto layers = static_cast<size_t>(config_.decoder_layers);
   require(step.keys.size() == layers && step.values.size() == layers, "caches for {} and {} layers of a model of {}",
           step.keys.size(), step.values.size(), layers);
-  require_shape(step.memory, step.memory.rows, config_.decoder_layers * 2 * config_.width, "the encoded source");
+  require_shape(step.memory, step.memory.rows, int64_t{2} * config_.decoder_layers * config_.width,
+                "the encoded source");
   require_shape(step.self_length, 1, x.rows, "the lengths of the hypotheses");
   require_shape(step.self_index, x.rows, step.self_index.cols, "the cache rows of the hypotheses");
   require_shape(step.memory_first, 1, x.rows, "the source rows of the hypotheses");

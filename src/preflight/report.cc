@@ -65,8 +65,9 @@ std::string links_text(const Measurements& m) {
 
 std::string prediction_text(const Measurements& m, const Prediction& p) {
   std::string text = "Prediction\n";
-  text += fmt::format("  a step: {} = {} computing + {} exposed communication (of {})\n", seconds_text(p.step.step),
-                      seconds_text(p.step.compute), seconds_text(p.step.exposed), seconds_text(p.step.communication));
+  text += fmt::format("  a step: {} = {} computing + {} for the network (which alone would take {})\n",
+                      seconds_text(p.step.step), seconds_text(p.step.compute), seconds_text(p.step.exposed),
+                      seconds_text(p.step.communication));
   text += fmt::format("  bytes a step: {} each way and worker\n", human_bytes(most_sent(m)));
   text += fmt::format("  {} target tokens/s, {} + {} tokens a step, {} parameters\n", human_count(p.tokens_per_second),
                       grouped(std::llround(m.source_tokens)), grouped(std::llround(m.target_tokens)),

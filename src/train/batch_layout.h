@@ -43,7 +43,7 @@ class BatchLayout {
   RoundCapacity capacity_;
   int64_t longest_;
   size_t bytes_;
-  SidePlaces source_, target_;
+  SidePlaces source_{}, target_{};
   size_t labels_;
   int64_t source_ids_ = 0, target_ids_ = 0;  // how many the team's step can have
   size_t source_ids_place_ = 0, target_ids_place_ = 0;

@@ -163,7 +163,7 @@ void read_role(const fs::path& directory, const Manifest& manifest, const char* 
 fs::path save_checkpoint(const fs::path& run, const Checkpoint& checkpoint, const ParameterLayout& layout,
                          const CheckpointTensors& tensors) {
   require(!tensors.m.empty() && !tensors.v.empty(), "a checkpoint needs the optimizer's moments");
-  const fs::path directory = checkpoint_directory(run, checkpoint.state.step);
+  fs::path directory = checkpoint_directory(run, checkpoint.state.step);
   write_checked(directory, true, "checkpoint", files_of(checkpoint, layout, tensors));
   set_link(run, "latest", directory);
   return directory;

@@ -126,6 +126,7 @@ std::vector<fs::path> list_best_checkpoints(const fs::path& run, int64_t count, 
   std::sort(scored.begin(), scored.end());
   scored.resize(std::min(scored.size(), static_cast<size_t>(count)));
   std::vector<fs::path> best;
+  best.reserve(scored.size());
   for (const auto& entry : scored) {
     best.push_back(std::get<2>(entry));
   }
@@ -191,7 +192,7 @@ fs::path resolve_model(const fs::path& path) {
             path.string());
     return fs::canonical(path);
   }
-  if (const fs::path best = target_of(path, "best"); !best.empty()) {
+  if (fs::path best = target_of(path, "best"); !best.empty()) {
     return best;
   }
   const auto latest = find_latest(path);

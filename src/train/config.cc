@@ -41,6 +41,7 @@ std::string literal(const T& value) {
     return fmt::format("{}", value);
   } else {
     std::vector<std::string> parts;
+    parts.reserve(value.size());
     for (const auto& entry : value) {
       parts.push_back(literal(entry));
     }

@@ -193,7 +193,7 @@ TEST_F(LaunchOnHosts, StartsAgainWithoutALostHost) {
 TEST_F(LaunchOnHosts, ALongCollectiveIsNoDeath) {
   const Hosts hosts(2, "20mbit");
   const auto began = steady_clock::now();
-  Launched launched(launch_arguments("a,b", hosts.agent(), 0, {"steps=1", "floats=4000000"}));
+  Launched launched(launch_arguments("a,b", hosts.agent(), 0, {"steps=1", "floats=5000000"}));
   EXPECT_EQ(launched.wait(milliseconds(60000)), 0) << launched.all();
   EXPECT_GT(steady_clock::now() - began, milliseconds(7000));
 }

@@ -1,0 +1,47 @@
+#include "hosts_options.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "core/error.h"
+#include "launch/push.h"
+#include "train/config.h"
+
+namespace tandem::cli {
+
+void add_hosts_options(Command& command, HostsOptions& options) {
+  command.option("--hosts", options.hosts, "hosts with their numbers of workers: a:2,b:2 (a host alone has one)")
+      .required()
+      .option("--agent", options.agent, "the command that reaches a host; it gets the host and a shell command")
+      .option("--binary", options.binary, "tandem's path on the hosts (default: the same as here)")
+      .flag("--push", options.push, "first bring tandem, the config and the data to hosts that lack them")
+      .option("--address", options.address, "address of the first host for the others (default: all it has are tried)")
+      .option("--env", options.environment, "NAME=VALUE: a variable for the workers; may be given often");
+}
+
+LaunchOptions launch_options(const HostsOptions& given, std::vector<std::string> command) {
+  LaunchOptions options;
+  options.hosts = parse_hosts(given.hosts);
+  options.agent = given.agent;
+  options.binary = given.binary.empty() ? own_binary() : given.binary;
+  options.command = std::move(command);
+  options.directory = std::filesystem::current_path().string();
+  options.address = given.address;
+  options.environment = given.environment;
+  return options;
+}
+
+void push_to_hosts(const LaunchOptions& options, const std::string& config, const std::vector<std::string>& overrides) {
+  const std::string data = load_config(config, overrides).data;
+  require(!data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
+  std::vector<std::string> paths;
+  for (const std::string& path : {config, data}) {
+    paths.push_back(std::filesystem::absolute(path).lexically_normal().string());
+  }
+  Push push(options.agent, options.binary, paths, options.directory);
+  for (const Host& host : options.hosts) {
+    push.to(host);
+  }
+}
+
+}  // namespace tandem::cli

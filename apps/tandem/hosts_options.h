@@ -1,0 +1,27 @@
+// What `launch` and `preflight` share: where workers run and how they are reached.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli.h"
+#include "launch/launch.h"
+
+namespace tandem::cli {
+
+struct HostsOptions {
+  std::string hosts, address, binary;
+  std::string agent = LaunchOptions().agent;
+  std::vector<std::string> environment;
+  bool push = false;
+};
+
+void add_hosts_options(Command& command, HostsOptions& options);
+
+// Workers with these arguments, in this directory.
+LaunchOptions launch_options(const HostsOptions& given, std::vector<std::string> command);
+
+// Brings the program, the config and the config's data to the hosts.
+void push_to_hosts(const LaunchOptions& options, const std::string& config, const std::vector<std::string>& overrides);
+
+}  // namespace tandem::cli
