@@ -205,7 +205,8 @@ void print_result(const fs::path& out, const DemoText& test, const std::vector<s
       "\nthe run is in {0}; try next:\n"
       "  echo \"{1}\" | tandem translate --model {0} --n-best 3\n"
       "  tandem evaluate --model {0} --source {2}.en --target {2}.de\n"
-      "  tandem inspect {0}\n",
+      "  tandem inspect {0}\n"
+      "what the run says about itself, in a browser: {0}/report.html\n",
       run, test.source[0], (out / "text" / "test").string());
 }
 

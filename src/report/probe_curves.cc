@@ -78,7 +78,7 @@ std::vector<Chart> probe_charts(const RunData& run) {
     const char *column, *name;
   };
   const auto chart = [&](const char* key, const char* title, const char* unit, const char* note,
-                         std::vector<Part> parts) {
+                         const std::vector<Part>& parts) {
     Chart made{.key = key, .title = title, .unit = unit, .note = note, .stacked = false, .lines = {}};
     for (const Part& part : parts) {
       for (const RankMetrics& m : run.ranks) {

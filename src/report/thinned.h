@@ -12,9 +12,9 @@ namespace tandem {
 // One curve of a kind of point.
 template <class Point>
 struct Curve {
-  const char* column;
-  double (*value)(const Point&);
-  double (*weight)(const Point&);  // in a mean
+  const char* column = nullptr;
+  double (*value)(const Point&) = nullptr;
+  double (*weight)(const Point&) = nullptr;  // in a mean
   // Ends of the value's interval, where it has one.
   double (*low)(const Point&) = nullptr;
   double (*high)(const Point&) = nullptr;

@@ -95,7 +95,7 @@ struct WatchServer::State {
   std::thread thread;
 
   bool admitted(const httplib::Request& request, httplib::Response& response) const;
-  void send(httplib::Response& response, Text text, const char* type) const;
+  void send(httplib::Response& response, const Text& text, const char* type) const;
   void send_data(const httplib::Request& request, httplib::Response& response) const;
   void send_events(httplib::Response& response);
   void set_routes();
@@ -119,7 +119,7 @@ bool WatchServer::State::admitted(const httplib::Request& request, httplib::Resp
 }
 
 // In parts, so that a reply ends when its reader takes too long.
-void WatchServer::State::send(httplib::Response& response, Text text, const char* type) const {
+void WatchServer::State::send(httplib::Response& response, const Text& text, const char* type) const {
   response.set_content_provider(
       text->size(), type,
       [this, text, end = Clock::now() + kLongestReply](size_t offset, size_t length, httplib::DataSink& sink) {

@@ -130,6 +130,7 @@ double TeamRun::largest(double value) {
 
 std::vector<std::string> TeamRun::gather(const std::string& text) {
   std::vector<std::string> texts;
+  texts.reserve(static_cast<size_t>(size()));
   for (int root = 0; root < size(); ++root) {
     texts.push_back(broadcast(text, root));
   }
