@@ -1,6 +1,8 @@
 #include <charconv>
+#include <filesystem>
 
 #include "backend/cuda_device.h"
+#include "core/log.h"
 
 namespace tandem {
 
@@ -23,7 +25,11 @@ int device_number(const std::string& device) {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(const std::string& device, int threads) {
-  if (device == "cpu" || (device == "auto" && !why_no_cuda().empty())) {
+  const std::string problem = device == "auto" ? why_no_cuda() : "";
+  if (!problem.empty() && std::filesystem::exists("/proc/driver/nvidia/version")) {
+    log::warning("this machine has an NVIDIA driver, but the CPU computes: {}", problem);
+  }
+  if (device == "cpu" || !problem.empty()) {
     return make_cpu_backend(threads);
   }
   return make_cuda_backend(device == "auto" ? 0 : device_number(device));
