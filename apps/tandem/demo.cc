@@ -58,7 +58,7 @@ warmup_steps = 200
 max_steps = 1500
 
 [validation]
-every_steps = 500
+every_steps = 250
 max_sentences = 100
 train_sample = 100
 samples = 2

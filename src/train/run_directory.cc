@@ -61,8 +61,8 @@ void RunDirectory::clear() {
   fs::rename(checkpoints(), cleared(), error);
   require(!error, "cannot rename {}: {}", checkpoints().string(), error.message());
   for (const fs::path& path :
-       {root_ / "latest", root_ / "best", cleared(), metrics(), events(), log(), config(), algorithms(), root_ / "logs",
-        root_ / "report.html", root_ / "report.md", root_ / "report.json"}) {
+       {root_ / "latest", root_ / "best", cleared(), metrics(), events(), log(), config(), statistics(), algorithms(),
+        root_ / "logs", root_ / "report.html", root_ / "report.md", root_ / "report.json"}) {
     erase(path);
   }
   make_directories();

@@ -18,6 +18,7 @@ class RunDirectory {
 
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path config() const { return root_ / "config.toml"; }         // the effective config
+  std::filesystem::path statistics() const { return root_ / "stats.json"; }      // of the prepared data, a copy
   std::filesystem::path log() const { return root_ / "train.log"; }              //
   std::filesystem::path metrics() const { return root_ / "metrics"; }            // <rank>.jsonl
   std::filesystem::path events() const { return root_ / "tensorboard"; }         // TensorBoard event files

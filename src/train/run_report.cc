@@ -105,18 +105,18 @@ CheckpointFacts checkpoint_facts(const fs::path& run) {
 RunReport make_report(RunData data, const fs::path& run, const ReportOptions& options) {
   RunPlan plan;
   CheckpointFacts facts = checkpoint_facts(run);
-  fs::path prepared = options.data;
+  std::vector<fs::path> prepared{options.data.empty() ? run : options.data};
   if (!data.config.empty()) {
     try {
       const TrainConfig config = parse_config(data.config, "config.toml");
       plan = plan_of(config);
       facts.most_kept = static_cast<double>(config.checkpoint.keep_last + config.checkpoint.keep_best);
-      prepared = prepared.empty() ? fs::path(config.data) : prepared;
+      prepared.emplace_back(options.data.empty() ? config.data : "");
     } catch (const Error&) {  // a config of another version: the report does without
     }
   }
-  if (!prepared.empty()) {
-    data.stats = read_stats(prepared);
+  for (auto path = prepared.begin(); path != prepared.end() && !data.stats; ++path) {
+    data.stats = path->empty() ? std::nullopt : read_stats(*path);
   }
   return make_report(std::move(data), std::move(plan), facts, unix_time(), options.price_per_hour);
 }

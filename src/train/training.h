@@ -52,6 +52,7 @@ class Training {
 
   std::optional<TeamUpdate> make_team_update();
   void use_algorithms();
+  void keep_statistics() const;
   void begin_fresh();
   bool resume();
   void load(const std::filesystem::path& checkpoint);

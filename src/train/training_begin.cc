@@ -3,6 +3,7 @@
 #include "backend/cuda_device.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "data/prepared_files.h"
 #include "train/checkpoint_state.h"
 #include "train/product_rate.h"
 #include "train/setup.h"
@@ -35,6 +36,16 @@ std::optional<TeamUpdate> Training::make_team_update() {
                                                      static_cast<int64_t>(config_.dist.bucket_mb * (1 << 20))});
 }
 
+// Whoever reads the run later, or elsewhere, need not have the data.
+void Training::keep_statistics() const {
+  constexpr uintmax_t kMostBytes = 1 << 20;
+  const std::filesystem::path file = data_.directory / kStatisticsFile;
+  std::error_code error;
+  if (std::filesystem::is_regular_file(file, error) && std::filesystem::file_size(file, error) <= kMostBytes) {
+    write_file(run_.statistics(), read_file(file, kMostBytes));
+  }
+}
+
 void Training::begin() {
   use_algorithms();
   if (team_run_.keeps_checkpoints()) {
@@ -47,6 +58,7 @@ void Training::begin() {
   }
   if (team_run_.keeps_checkpoints()) {
     write_file(run_.config(), to_toml(config_));
+    keep_statistics();
   }
   const DeviceStream stream = backend_->stream();
   observer_.emplace(team_run_, config_, stream.handle == nullptr ? "" : gpu_bus_id(stream.device),

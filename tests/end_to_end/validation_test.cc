@@ -25,5 +25,16 @@ TEST(Validation, RecordsBleuWithItsInterval) {
   EXPECT_NE(read_text(directory / "run/report.json").find("\"bleu_low\""), std::string::npos);
 }
 
+TEST(Report, NeedsNothingButTheRun) {
+  const TemporaryDirectory directory;
+  make_small_corpus(directory);
+  ASSERT_EQ(run(train_arguments(directory, "run", 2)).exit_code, 0);
+  std::filesystem::rename(directory / "run", directory / "copy");
+  std::filesystem::remove_all(directory / "data");
+  const Result report = run({"report", directory.at("copy")});
+  EXPECT_EQ(report.exit_code, 0) << report.err;
+  EXPECT_NE(report.out.find("raw lines a side"), std::string::npos) << report.out;
+}
+
 }  // namespace
 }  // namespace tandem::testing

@@ -57,7 +57,8 @@ std::string link_text(Verdict& v, const Waits& w, const LinkTraffic& link) {
   if (!(mean > 0)) {
     return "";
   }
-  const std::string headers = link.with_headers ? " with headers" : "";
+  const std::string together = link.ranks > 1 ? fmt::format(", of {} ranks together,", link.ranks) : "";
+  const std::string headers = link.with_headers ? " with headers" + together : "";
   const std::string against = link.stated_bits > 0
                                   ? fmt::format(", {} of the {} that its driver states",
                                                 percent_text(8 * mean / link.stated_bits), bits_text(link.stated_bits))

@@ -50,7 +50,7 @@ double last_training_nll(const RankMetrics& m) { return m.train.empty() ? kUnkno
 std::string dropout_text(const RankMetrics& m, double valid) {
   const double training = last_training_nll(m);
   return training > valid ? fmt::format(
-                                "; the training loss, {:.4f} with dropout on, lies above the validation's, "
+                                "; the training loss, {:.4f} in training mode, lies above the validation's, "
                                 "which is normal",
                                 training)
                           : "";

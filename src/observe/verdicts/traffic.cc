@@ -14,11 +14,13 @@ const RankMetrics* metrics_of(const RunData& run, int rank) {
   return found == run.ranks.end() ? nullptr : &*found;
 }
 
+double node_of(const RankClock& clock) { return std::isnan(clock.setup.node) ? -1 - clock.rank : clock.setup.node; }
+
 // Ranks by node; without setup records every rank is taken to have its own.
 std::map<double, int> ranks_by_node(const std::vector<RankClock>& clocks) {
   std::map<double, int> nodes;
   for (const RankClock& clock : clocks) {
-    ++nodes[std::isnan(clock.setup.node) ? -1 - clock.rank : clock.setup.node];
+    ++nodes[node_of(clock)];
   }
   return nodes;
 }
@@ -33,7 +35,8 @@ double payload_over_planned(const RankClock& clock, const ProbePoint& probe) {
 
 LinkTraffic link_traffic(const RunData& run, const std::vector<RankClock>& clocks) {
   LinkTraffic link;
-  const bool alone = ranks_by_node(clocks).size() == clocks.size();
+  const std::map<double, int> nodes = ranks_by_node(clocks);
+  const bool alone = nodes.size() == clocks.size();
   double counted = kUnknown;
   for (const RankClock& clock : clocks) {
     const double own = std::max(clock.sent, clock.received) / clock.step;
@@ -51,6 +54,7 @@ LinkTraffic link_traffic(const RunData& run, const std::vector<RankClock>& clock
     if (!(link.bytes_per_second >= rate)) {
       link.bytes_per_second = rate;
       link.with_headers = true;
+      link.ranks = nodes.at(node_of(clock));
       link.stated_bits = probe.network_link_bits_per_second;
     }
     if (alone && std::isnan(link.payload_over_planned)) {
