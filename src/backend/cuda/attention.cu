@@ -27,13 +27,13 @@ struct Queries {
   float most[2] = {-INFINITY, -INFINITY};
   float total[2] = {};  // of the weights before dropout, this lane's keys only
   int limit[2];         // keys that the query sees
-  int64_t row;          // packed row of query g
+  int row;              // packed row of query g
 };
 
 // Replaces scores by 2^(scaled score - scaled maximum), adds them to the total, and brings what was added up before to
-// the new maximum. `key` is the position of this lane's first key.
+// the new maximum: nothing in the first step. `key` is the position of this lane's first key.
 template <int kWidth>
-__device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], int key, float scale_log2) {
+__device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], int key, bool first, float scale_log2) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int limit = queries.limit[r] - key;
@@ -46,34 +46,22 @@ __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], in
     }
     most = most_of_quad(most);
     const float shift = most * scale_log2;
-    const float shrink = exp2_fast(queries.most[r] * scale_log2 - shift);
-    float total = queries.total[r] * shrink;
+    if (!first) {
+      const float shrink = exp2_fast(queries.most[r] * scale_log2 - shift);
+      queries.total[r] *= shrink;
+#pragma unroll
+      for (int n = 0; n < kWidth / 8; ++n) {
+        queries.sums[n][2 * r] *= shrink;
+        queries.sums[n][2 * r + 1] *= shrink;
+      }
+    }
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       float& score = scores[i / 2][2 * r + i % 2];
       score = exp2_fast(fmaf(score, scale_log2, -shift));
-      total += score;
+      queries.total[r] += score;
     }
     queries.most[r] = most;
-    queries.total[r] = total;
-#pragma unroll
-    for (int n = 0; n < kWidth / 8; ++n) {
-      queries.sums[n][2 * r] *= shrink;
-      queries.sums[n][2 * r + 1] *= shrink;
-    }
-  }
-}
-
-// Zeros where dropout drops; what remains is scaled at the end.
-__device__ void drop(float (&weights)[4][4], const DropoutMask& mask, int64_t row, int key, int head) {
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const Philox words = mask.lanes(row + 8 * r, key / 8, head);
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      weights[j][2 * r] = mask.keeps_low(words[j]) ? weights[j][2 * r] : 0.0F;
-      weights[j][2 * r + 1] = mask.keeps_high(words[j]) ? weights[j][2 * r + 1] : 0.0F;
-    }
   }
 }
 
@@ -84,23 +72,33 @@ __device__ void attend(Queries<kWidth>& queries, const Bf16* q, const Bf16* k, c
   const int key = first + threadIdx.x % 4 * 8;
   float weights[4][4] = {};
   multiply_by_keys<kWidth>(weights, q, k);
-  exponentiate(queries, weights, key, scale_log2);
-  if constexpr (kDropout) {
-    drop(weights, mask, queries.row, key, head);
+  exponentiate(queries, weights, key, first == 0, scale_log2);
+  uint32_t pairs[2][4];  // of rows g and g + 8
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    Philox words = {};
+    if constexpr (kDropout) {
+      words = mask.lanes(queries.row + 8 * r, key / 8, head);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {  // what dropout keeps is scaled at the end
+      pairs[r][j] = pack(weights[j][2 * r], weights[j][2 * r + 1]);
+      if constexpr (kDropout) {
+        pairs[r][j] = keep_pair(pairs[r][j], words[j], mask.limit());
+      }
+    }
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const float(&left)[4] = weights[2 * half];
-    const float(&right)[4] = weights[2 * half + 1];
     const Fragment fragment = {
-        {pack(left[0], left[1]), pack(left[2], left[3]), pack(right[0], right[1]), pack(right[2], right[3])}};
+        {pairs[0][2 * half], pairs[1][2 * half], pairs[0][2 * half + 1], pairs[1][2 * half + 1]}};
     multiply_by_rows<kWidth>(queries.sums, fragment, v + 16 * half * kPitch<kWidth>);
   }
 }
 
 // Writes a warp's rows of out and log_sums. `row` is the packed row of the tile's first query.
-template <int kWidth>
-__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, Bf16* slab, int64_t row, int count,
+template <bool kVectors, int kWidth>
+__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, Bf16* slab, int row, int count,
                        int head, float kept) {
   const int first = static_cast<int>(threadIdx.x) / kWarp * 16;
   const float totals[2] = {sum_of_quad(queries.total[0]), sum_of_quad(queries.total[1])};
@@ -113,44 +111,44 @@ __device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries
       }
     }
   }
-  store_rows<kWidth, false>(a.out.at(row, int64_t{head} * a.shape.width), a.out.stride, first, count, slab,
-                            queries.sums, {__fdividef(kept, totals[0]), __fdividef(kept, totals[1])}, a.shape);
+  store_rows<kWidth, false, kVectors>(a.out, row, head * a.shape.width, first, count, slab, queries.sums,
+                                      {__fdividef(kept, totals[0]), __fdividef(kept, totals[1])}, a.shape.width);
 }
 
-template <int kWidth, bool kDropout>
-__global__ void __launch_bounds__(kThreads) attention_kernel(const ForwardArguments a) {
+template <int kWidth, bool kDropout, bool kVectors>
+__global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 9 : 1) attention_kernel(const ForwardArguments a) {
   await_previous();
   constexpr int kSize = kTile * kPitch<kWidth>;
   static_assert(kTile == kKeyStep);
   __shared__ alignas(16) Bf16 q[kSize], k[2][kSize], v[2][kSize];
-  const int head = static_cast<int>(blockIdx.x % a.shape.heads);
-  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x / a.shape.heads));
+  const DropoutMask mask(a.shape.dropout);
+  const int head = head_of_block(), column = head * a.shape.width, thread = static_cast<int>(threadIdx.x);
+  const Sentence s = find_sentence<kTile>(a.shape, slot_of_block());
   const int first = s.tile * kTile;
   const int count = min(kTile, s.queries - first);
   if (count <= 0) {
     return;
   }
-  const Team team = {static_cast<int>(threadIdx.x), kThreads};
-  const int64_t row = s.first_query + first;
-  const int64_t column = int64_t{head} * a.shape.width;
+  const int row = s.first_query + first;
   if (!s.attends) {
-    clear_rows(a.out.at(row, column), a.out.stride, count, a.shape, team);
-    if (a.log_sums != nullptr && team.thread < count) {
-      a.log_sums[head * a.log_sums_stride + row + team.thread] = 0;
+    clear_rows<kVectors, kThreads>(a.out, row, column, count, a.shape.width);
+    if (a.log_sums != nullptr && thread < count) {
+      a.log_sums[head * a.log_sums_stride + row + thread] = 0;
     }
     return;
   }
   const auto visible = [&](int query) { return a.shape.causal ? min(s.keys, first + query + 1) : s.keys; };
   const int keys = visible(count - 1);
+  const auto load = [&]<bool kKeys>(Bf16* tile, const Matrix& from, int first_row, int present, int filled) {
+    load_tile<kWidth, kKeys, kVectors, kThreads, kTile>(tile, from, first_row, column, present, filled, a.shape.width,
+                                                        thread);
+  };
   const auto load_step = [&](int begin) {
     const int stage = begin / kKeyStep % 2;
-    const int present = min(kKeyStep, keys - begin);
-    load_tile<kWidth, true>(k[stage], a.k.at(s.first_key + begin, column), a.k.stride, present, kKeyStep, a.shape,
-                            team);
-    load_tile<kWidth, true>(v[stage], a.v.at(s.first_key + begin, column), a.v.stride, present, kKeyStep, a.shape,
-                            team);
+    load.template operator()<true>(k[stage], a.k, s.first_key + begin, keys - begin, kKeyStep);
+    load.template operator()<true>(v[stage], a.v, s.first_key + begin, keys - begin, kKeyStep);
   };
-  load_tile<kWidth, false>(q, a.q.at(row, column), a.q.stride, count, round_up(count, 16), a.shape, team);
+  load.template operator()<false>(q, a.q, row, count, round_up(count, 16));
   load_step(0);
   commit_copies();
   if (keys > kKeyStep) {
@@ -158,10 +156,9 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(const ForwardArgume
   }
   commit_copies();
 
-  const DropoutMask mask(a.shape.dropout);
-  const int own = team.thread / kWarp * 16;  // the warp's first query
+  const int own = thread / kWarp * 16;  // the warp's first query
   Bf16* slab = q + own * kPitch<kWidth>;
-  const int query = own + team.thread % kWarp / 4;
+  const int query = own + thread % kWarp / 4;
   Queries<kWidth> queries;
   queries.row = row + query;
   queries.limit[0] = visible(query);
@@ -181,7 +178,7 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(const ForwardArgume
     commit_copies();
   }
   if (own < count) {
-    finish<kWidth>(a, queries, slab, row, count, head, kDropout ? mask.scale() : 1.0F);
+    finish<kVectors>(a, queries, slab, row, count, head, kDropout ? mask.scale() : 1.0F);
   }
 }
 
@@ -201,10 +198,9 @@ void CudaBackend::attention(const View& out, const View& log_sums, const View& q
                              .v = Matrix(v),
                              .log_sums = data<float>(log_sums),
                              .log_sums_stride = log_sums.stride};
-  arguments.shape.vectors &= vectors_of_8(out) && vectors_of_8(q) && vectors_of_8(k) && vectors_of_8(v);
-  const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * shape.heads);
-  for_width(arguments.shape.width, arguments.shape.dropout.on(), [&]<int kWidth, bool kDropout>() {
-    launch("attention", attention_kernel<kWidth, kDropout>, {blocks, kThreads, 0, stream_}, arguments);
+  const dim3 blocks = attention_grid<kTile>(arguments.shape);
+  for_width(arguments.shape, {out, q, k, v}, [&]<int kWidth, bool kDropout, bool kVectors>() {
+    launch("attention", attention_kernel<kWidth, kDropout, kVectors>, {blocks, kThreads, 0, stream_}, arguments);
   });
 }
 

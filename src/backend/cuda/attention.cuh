@@ -6,6 +6,9 @@
 // lanes, block j's pair being word j.
 #pragma once
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "backend/backend.h"
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/dropout.cuh"
@@ -15,8 +18,9 @@ namespace tandem::cuda {
 
 constexpr int kKeyStep = 32;  // keys whose order is permuted among themselves
 
-// Row of a key in its tile, and the other way round.
-__device__ inline int permuted(int key) {
+// Row of a key in its tile, and the other way round. Bits change places: permuted(a + b) = permuted(a) + permuted(b)
+// where a and b have no bit in common.
+__host__ __device__ constexpr int permuted(int key) {
   return (key & ~31) | ((key >> 1 & 3) << 3) | ((key >> 3 & 3) << 1) | (key & 1);
 }
 
@@ -28,11 +32,14 @@ __host__ __device__ constexpr T round_up(T value, T unit) {
 // bf16 in device memory: row r, first column of a head.
 struct Matrix {
   Bf16* data = nullptr;
-  int64_t stride = 0;
+  int stride = 0;
 
   Matrix() = default;
-  explicit Matrix(const View& view) : data(cuda::data<Bf16>(view)), stride(view.stride) {}
-  __device__ Bf16* at(int64_t row, int64_t column) const { return data + row * stride + column; }
+  explicit Matrix(const View& view) : data(cuda::data<Bf16>(view)), stride(static_cast<int>(view.stride)) {
+    require(view.stride <= INT32_MAX / 64, "attention on a GPU takes rows {} apart, not {}", INT32_MAX / 64,
+            view.stride);
+  }
+  __device__ Bf16* at(int row, int column) const { return data + int64_t{row} * stride + column; }
 };
 
 struct AttentionArguments {
@@ -41,7 +48,6 @@ struct AttentionArguments {
   int sentences, heads, width;
   int query_rows, key_rows;
   bool causal;
-  bool vectors;      // 16-byte accesses are possible in all matrices
   float scale;       // 1 / sqrt(width)
   float scale_log2;  // scale * log2(e): 2^(scale_log2 * score) = e^(scale * score)
   DropoutArguments dropout;
@@ -59,18 +65,24 @@ inline AttentionArguments attention_arguments(const AttentionShape& shape, const
           .query_rows = static_cast<int>(q.rows),
           .key_rows = static_cast<int>(k.rows),
           .causal = shape.causal,
-          .vectors = width % 8 == 0,
           .scale = scale,
           .scale_log2 = scale * 1.4426950408889634F,
           .dropout = DropoutArguments(shape.dropout)};
 }
 
-// Calls launch.operator()<columns of a head, rounded up, dropout>().
+// Calls launch.operator()<columns of a head, rounded up, dropout, vectors>(); vectors: accesses of 16 bytes are
+// possible in all of the matrices.
 template <class Launch>
-void for_width(int width, bool dropout, const Launch& launch) {
+void for_width(const AttentionArguments& a, std::initializer_list<View> matrices, const Launch& launch) {
+  const bool dropout = a.dropout.on(), vectors = a.width % 8 == 0 && std::ranges::all_of(matrices, vectors_of_8);
   const auto with = [&]<int kWidth>() {
-    dropout ? launch.template operator()<kWidth, true>() : launch.template operator()<kWidth, false>();
+    if (vectors) {
+      dropout ? launch.template operator()<kWidth, true, true>() : launch.template operator()<kWidth, false, true>();
+    } else {
+      dropout ? launch.template operator()<kWidth, true, false>() : launch.template operator()<kWidth, false, false>();
+    }
   };
+  const int width = a.width;
   if (width <= 16) {
     with.template operator()<16>();
   } else if (width <= 32) {
@@ -94,9 +106,19 @@ struct Sentence {
   bool attends;  // there are queries and keys, and they belong to a sentence
 };
 
+// Blocks: (heads, slots), the latter in two dimensions; those past the last slot are empty.
 template <int kTile>
-int64_t slots(const AttentionArguments& a) {
-  return a.query_rows / kTile + int64_t{a.sentences} + 1;
+dim3 attention_grid(const AttentionArguments& a) {
+  const int64_t slots = a.query_rows / kTile + int64_t{a.sentences} + 1;
+  const int64_t down = std::min<int64_t>(slots, 1 << 15);
+  return {static_cast<unsigned>(a.heads), static_cast<unsigned>(down), static_cast<unsigned>(divide_up(slots, down))};
+}
+__device__ inline int head_of_block() { return static_cast<int>(blockIdx.x); }
+__device__ inline int slot_of_block() { return static_cast<int>(blockIdx.y + blockIdx.z * gridDim.y); }
+
+template <int kTile>
+__device__ int tiles_before(int start) {
+  return static_cast<int>(static_cast<unsigned>(start) / kTile);
 }
 
 // By a whole warp: 32 candidates at a time.
@@ -107,7 +129,7 @@ __device__ Sentence find_sentence(const AttentionArguments& a, int slot) {
   for (int count = a.sentences + 1; count > 1;) {
     const int step = (count + kWarp - 1) / kWarp;
     const int candidate = i + lane * step;
-    const bool begun = lane * step < count && a.query_starts[candidate] / kTile + candidate <= slot;
+    const bool begun = lane * step < count && tiles_before<kTile>(a.query_starts[candidate]) + candidate <= slot;
     const int passed = (__popc(__ballot_sync(0xFFFFFFFF, begun)) - 1) * step;
     i += passed;
     count = min(step, count - passed);
@@ -118,7 +140,7 @@ __device__ Sentence find_sentence(const AttentionArguments& a, int slot) {
   s.first_key = a.key_starts[i];
   s.queries = (past ? a.query_rows : a.query_starts[i + 1]) - s.first_query;
   s.keys = (past ? a.key_rows : a.key_starts[i + 1]) - s.first_key;
-  s.tile = slot - (s.first_query / kTile + i);
+  s.tile = slot - (tiles_before<kTile>(s.first_query) + i);
   s.attends = !past && s.queries > 0 && s.keys > 0;
   return s;
 }
@@ -141,35 +163,29 @@ __device__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// A team of threads that load a tile together.
-struct Team {
-  int thread, threads;
-};
-
-// Rows [0, filled) of a tile from a head's columns of a matrix, `from` being row 0; zeros from row `count` and from
-// column `width` on. kKeys: in the keys' order.
-template <int kWidth, bool kKeys>
-__device__ void load_tile(Bf16* tile, const Bf16* from, int64_t stride, int count, int filled,
-                          const AttentionArguments& a, Team team) {
+// Rows [0, filled) of a tile of kRows rows from a head's columns of a matrix, (row, column) being the tile's first
+// element; zeros from row `count` and from column `width` on. By kTeam threads. kKeys: in the keys' order.
+template <int kWidth, bool kKeys, bool kVectors, int kTeam, int kRows>
+__device__ void load_tile(Bf16* tile, const Matrix& from, int row, int column, int count, int filled, int width,
+                          int thread) {
   constexpr int kChunks = kWidth / 8;
-  const int column = team.thread % kChunks * 8;
-  const int rows = team.threads / kChunks;  // that the team loads at a time
-  int row = team.thread / kChunks;
-  if (a.vectors) {
-    const Bf16* source = from + row * stride + column;
-    const int present = column < a.width ? count : 0;
+  constexpr int kStep = kTeam / kChunks;  // rows at a time
+  const int own = thread / kChunks, first = thread % kChunks * 8;
+  asm volatile("" : "+r"(row));  // in a loop, addresses are worked out anew: registers are few
+  const Bf16* source = from.at(row + own, column + first);
+  Bf16* to = tile + (kKeys ? permuted(own) : own) * kPitch<kWidth> + first;
+#pragma unroll
+  for (int i = 0; i < kRows; i += kStep) {
+    Bf16* const there = to + (kKeys ? permuted(i) : i) * kPitch<kWidth>;
+    if (own + i < filled) {
+      if constexpr (kVectors) {
+        copy_async(there, source + int64_t{i} * from.stride, own + i < count && first < width);
+      } else {
 #pragma unroll 1
-    for (; row < filled; row += rows, source += rows * stride) {
-      Bf16* to = tile + (kKeys ? permuted(row) : row) * kPitch<kWidth> + column;
-      copy_async(to, row < present ? source : from, row < present);
-    }
-  } else {
-#pragma unroll 1
-    for (; row < filled; row += rows) {
-      Bf16* to = tile + (kKeys ? permuted(row) : row) * kPitch<kWidth> + column;
-#pragma unroll 1
-      for (int i = 0; i < 8; ++i) {
-        to[i] = row < count && column + i < a.width ? from[row * stride + column + i] : __float2bfloat16_rn(0.0F);
+        for (int e = 0; e < 8; ++e) {
+          there[e] =
+              own + i < count && first + e < width ? source[int64_t{i} * from.stride + e] : __float2bfloat16_rn(0.0F);
+        }
       }
     }
   }
@@ -220,11 +236,11 @@ __device__ inline float most_of_quad(float x) {
 // ---- results
 
 // A warp's sums [16, kWidth], rows g times factors[0] and rows g + 8 times factors[1], go by way of `slab` (16 rows of
-// shared memory of this warp's own) to the head's columns of a matrix, `to` being the row of the tile's first key or
-// query. They are the tile's rows first .. first + 15; those of keys or queries from `count` on are not written.
-template <int kWidth, bool kKeys>
-__device__ void store_rows(Bf16* to, int64_t stride, int first, int count, Bf16* slab,
-                           const float (&sums)[kWidth / 8][4], float2 factors, const AttentionArguments& a) {
+// shared memory of this warp's own) to the head's columns of a matrix, (row, column) being the tile's first element.
+// They are the tile's rows first .. first + 15; those of keys or queries from `count` on are not written.
+template <int kWidth, bool kKeys, bool kVectors>
+__device__ void store_rows(const Matrix& to, int row, int column, int first, int count, Bf16* slab,
+                           const float (&sums)[kWidth / 8][4], float2 factors, int width) {
   const int lane = threadIdx.x % kWarp;
   __syncwarp();
   Bf16* mine = slab + lane / 4 * kPitch<kWidth> + lane % 4 * 2;
@@ -236,32 +252,36 @@ __device__ void store_rows(Bf16* to, int64_t stride, int first, int count, Bf16*
   }
   __syncwarp();
   constexpr int kChunks = kWidth / 8;
-  const int column = lane % kChunks * 8;
+  constexpr int kStep = kWarp / kChunks;  // rows at a time
+  const int own = lane / kChunks, at = lane % kChunks * 8;
+  const int position = kKeys ? permuted(first + own) : first + own;
+  const int left = at < width ? count - position : 0;
+  const Bf16* source = slab + own * kPitch<kWidth> + at;
+  Bf16* target = to.at(row + position, column + at);
 #pragma unroll
-  for (int i = 0; i < 16; i += kWarp / kChunks) {
-    const int row = i + lane / kChunks;
-    const int position = kKeys ? permuted(first + row) : first + row;
-    if (position < count && column < a.width) {
-      const Bf16* source = slab + row * kPitch<kWidth> + column;
-      Bf16* target = to + position * stride + column;
-      if (a.vectors) {
-        *reinterpret_cast<uint4*>(target) = *reinterpret_cast<const uint4*>(source);
+  for (int i = 0; i < 16; i += kStep, source += kStep * kPitch<kWidth>) {
+    const int further = kKeys ? permuted(i) : i;
+    if (further < left) {
+      Bf16* const there = target + int64_t{further} * to.stride;
+      if constexpr (kVectors) {
+        *reinterpret_cast<uint4*>(there) = *reinterpret_cast<const uint4*>(source);
       } else {
-        for (int j = 0; j < min(8, a.width - column); ++j) {
-          target[j] = source[j];
+        for (int e = 0; e < min(8, width - at); ++e) {
+          there[e] = source[e];
         }
       }
     }
   }
 }
 
-// Zeros in a head's columns of `count` rows.
-__device__ inline void clear_rows(Bf16* to, int64_t stride, int count, const AttentionArguments& a, Team team) {
-  const int unit = a.vectors ? 8 : 1;
-  const int units = a.width / unit;
-  for (int i = team.thread; i < count * units; i += team.threads) {
-    Bf16* target = to + i / units * stride + i % units * unit;
-    if (a.vectors) {
+// Zeros in a head's columns of `count` rows, (row, column) being the first element. By kTeam threads.
+template <bool kVectors, int kTeam>
+__device__ void clear_rows(const Matrix& to, int row, int column, int count, int width) {
+  constexpr int kUnit = kVectors ? 8 : 1;
+  const int units = width / kUnit;
+  for (int i = static_cast<int>(threadIdx.x); i < count * units; i += kTeam) {
+    Bf16* target = to.at(row + i / units, column + i % units * kUnit);
+    if constexpr (kVectors) {
       *reinterpret_cast<uint4*>(target) = uint4{0, 0, 0, 0};
     } else {
       *target = __float2bfloat16_rn(0.0F);

@@ -16,12 +16,12 @@ namespace {
 
 using namespace cuda;  // NOLINT: device code of this file only
 
-template <int kWidth, bool kDropout>
-__device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, const Pair& pair,
-                         const DropoutMask& mask) {
-  load_queries(shared, a, pair);
-  load_keys(shared, a, pair, s.first_key);
+template <int kWidth, bool kDropout, bool kVectors>
+__device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, const Pair& pair) {
+  load_queries<kVectors>(shared, a, pair);
+  load_keys<kVectors>(shared, a, pair, s.first_key);
   commit_copies();
+  const DropoutMask mask(a.shape.dropout);
   const Two log_sums = load_log_sums(a, pair);
   wait_copies<0>();
   __syncthreads();
@@ -31,13 +31,13 @@ __device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, con
   }
   __syncthreads();
 
-  const int64_t column = int64_t{pair.head} * a.shape.width;
+  const int column = pair.head * a.shape.width;
   Bf16* slab = shared.v + (pair.base + own) * kPitch<kWidth>;  // the values are used up
   const auto write_keys = [&](const Matrix& gradient, const Bf16* weights, const Bf16* rows) {
     float sums[kWidth / 8][4] = {};
     add_key_gradient<kWidth>(sums, weights, rows, own, pair);
-    store_rows<kWidth, true>(gradient.at(s.first_key, column), gradient.stride, own, pair.keys, slab, sums, {1, 1},
-                             a.shape);
+    store_rows<kWidth, true, kVectors>(gradient, s.first_key, column, own, pair.keys, slab, sums, {1, 1},
+                                       a.shape.width);
   };
   if (own < round_up(pair.keys, kKeyStep)) {
     write_keys(a.dv, shared.weights, shared.dout);
@@ -47,18 +47,18 @@ __device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, con
     float sums[kWidth / 8][4] = {};
     multiply_weights<kWidth>(sums, shared.dscores + (pair.base + own) * kWeightPitch,
                              shared.k + pair.base * kPitch<kWidth>, 0, round_up(pair.visible(own + 16), kKeyStep));
-    store_rows<kWidth, false>(a.dq.at(pair.first_row, column), a.dq.stride, own, pair.queries, slab, sums, {1, 1},
-                              a.shape);
+    store_rows<kWidth, false, kVectors>(a.dq, pair.first_row, column, own, pair.queries, slab, sums, {1, 1},
+                                        a.shape.width);
   }
 }
 
 // dq of the pair's queries, over all the keys that they see.
-template <int kWidth, bool kDropout>
-__device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, Pair pair,
-                             const DropoutMask& mask) {
+template <int kWidth, bool kDropout, bool kVectors>
+__device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, Pair pair) {
   const int own = 16 * pair.warp;
   const int end = a.shape.causal ? min(s.keys, pair.first_query + pair.queries) : s.keys;
-  load_queries(shared, a, pair);
+  load_queries<kVectors>(shared, a, pair);
+  const DropoutMask mask(a.shape.dropout);
   const Two log_sums = load_log_sums(a, pair);
   Two products = {};
   float sums[kWidth / 8][4] = {};
@@ -66,12 +66,12 @@ __device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a,
     pair.first_key = first;
     pair.keys = min(kTile, s.keys - first);
     __syncthreads();
-    load_keys(shared, a, pair, s.first_key + first);
+    load_keys<kVectors>(shared, a, pair, s.first_key + first);
     commit_copies();
     wait_copies<0>();
     __syncthreads();
     if (first == 0) {
-      products = sum_of_products(shared, a, pair);
+      products = sum_of_products<kVectors>(shared, a, pair);
     }
     for (int key = 0; own < pair.queries && key < pair.visible(own + 16); key += kKeyStep) {
       weigh_part<kWidth, kDropout>(shared, log_sums, products, key, a, pair, mask);
@@ -81,33 +81,33 @@ __device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a,
   }
   __syncthreads();
   if (own < pair.queries) {
-    store_rows<kWidth, false>(a.dq.at(pair.first_row, int64_t{pair.head} * a.shape.width), a.dq.stride, own,
-                              pair.queries, shared.v + own * kPitch<kWidth>, sums, {1, 1}, a.shape);
+    store_rows<kWidth, false, kVectors>(a.dq, pair.first_row, pair.head * a.shape.width, own, pair.queries,
+                                        shared.v + own * kPitch<kWidth>, sums, {1, 1}, a.shape.width);
   }
 }
 
 // dk and dv of the pair's keys, at most 32, over all the queries that see them: two warps for each.
-template <int kWidth, bool kDropout>
-__device__ void long_keys(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, Pair pair,
-                          const DropoutMask& mask) {
+template <int kWidth, bool kDropout, bool kVectors>
+__device__ void long_keys(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, Pair pair) {
   const int row = s.first_key + pair.first_key;
   const int own = 16 * (pair.warp % 2);
   const bool values = pair.warp < 2;
   __syncthreads();
-  load_keys(shared, a, pair, row);
+  load_keys<kVectors>(shared, a, pair, row);
   commit_copies();
+  const DropoutMask mask(a.shape.dropout);
   float sums[kWidth / 8][4] = {};
   for (int first = a.shape.causal ? pair.first_key / kTile * kTile : 0; first < s.queries; first += kTile) {
     pair.first_query = first;
     pair.first_row = s.first_query + first;
     pair.queries = min(kTile, s.queries - first);
     __syncthreads();
-    load_queries(shared, a, pair);
+    load_queries<kVectors>(shared, a, pair);
     commit_copies();
     const Two log_sums = load_log_sums(a, pair);
     wait_copies<0>();
     __syncthreads();
-    const Two products = sum_of_products(shared, a, pair);
+    const Two products = sum_of_products<kVectors>(shared, a, pair);
     if (16 * pair.warp < pair.queries && pair.visible(16 * pair.warp + 16) > 0) {
       weigh_part<kWidth, kDropout>(shared, log_sums, products, 0, a, pair, mask);
     }
@@ -118,40 +118,41 @@ __device__ void long_keys(Shared<kWidth>& shared, const BackwardArguments& a, co
   const Matrix& gradient = values ? a.dv : a.dk;
   wait_copies<0>();
   __syncthreads();
-  store_rows<kWidth, true>(gradient.at(row, int64_t{pair.head} * a.shape.width), gradient.stride, own, pair.keys,
-                           shared.v + 16 * pair.warp * kPitch<kWidth>, sums, {1, 1}, a.shape);
+  store_rows<kWidth, true, kVectors>(gradient, row, pair.head * a.shape.width, own, pair.keys,
+                                     shared.v + 16 * pair.warp * kPitch<kWidth>, sums, {1, 1}, a.shape.width);
 }
 
 // Zeros where there is nothing to attend to, in the block's share of the rows; tiles is the number of such blocks.
+template <bool kVectors>
 __device__ void clear(const BackwardArguments& a, const Sentence& s, int tiles, int head) {
-  const Team team = {static_cast<int>(threadIdx.x), kThreads};
-  const int64_t column = int64_t{head} * a.shape.width;
-  const int first = s.tile * kTile;
-  clear_rows(a.dq.at(s.first_query + first, column), a.dq.stride, min(kTile, s.queries - first), a.shape, team);
+  const int column = head * a.shape.width, first = s.tile * kTile;
+  const auto clear_part = [&](const Matrix& to, int row, int count) {
+    clear_rows<kVectors, kThreads>(to, row, column, count, a.shape.width);
+  };
+  clear_part(a.dq, s.first_query + first, min(kTile, s.queries - first));
   for (int key = first; key < s.keys; key += tiles * kTile) {
     const int count = min(kTile, s.keys - key);
-    clear_rows(a.dk.at(s.first_key + key, column), a.dk.stride, count, a.shape, team);
-    clear_rows(a.dv.at(s.first_key + key, column), a.dv.stride, count, a.shape, team);
+    clear_part(a.dk, s.first_key + key, count);
+    clear_part(a.dv, s.first_key + key, count);
   }
 }
 
-template <int kWidth, bool kDropout>
+template <int kWidth, bool kDropout, bool kVectors>
 __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
     attention_backward_kernel(const __grid_constant__ BackwardArguments a) {
   await_previous();
   extern __shared__ uint4 memory[];
   auto& shared = *reinterpret_cast<Shared<kWidth>*>(memory);
-  const int head = static_cast<int>(blockIdx.x % a.shape.heads);
-  const Sentence s = find_sentence<kTile>(a.shape, static_cast<int>(blockIdx.x / a.shape.heads));
+  const int head = head_of_block();
+  const Sentence s = find_sentence<kTile>(a.shape, slot_of_block());
   const int tiles = max(1, (s.queries + kTile - 1) / kTile);
   if (s.tile >= tiles) {
     return;
   }
   if (!s.attends) {
-    clear(a, s, tiles, head);
+    clear<kVectors>(a, s, tiles, head);
     return;
   }
-  const DropoutMask mask(a.shape.dropout);
   Pair pair = {.head = head,
                .base = 0,
                .warp = static_cast<int>(threadIdx.x) / kWarp,
@@ -176,17 +177,17 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
         pair.queries = pair.keys = 0;
       }
     }
-    one_pass<kWidth, kDropout>(shared, a, s, pair, mask);
+    one_pass<kWidth, kDropout, kVectors>(shared, a, s, pair);
     return;
   }
   pair.first_query = s.tile * kTile;
   pair.first_row += pair.first_query;
   pair.queries = min(kTile, s.queries - pair.first_query);
-  long_queries<kWidth, kDropout>(shared, a, s, pair, mask);
+  long_queries<kWidth, kDropout, kVectors>(shared, a, s, pair);
   for (int first = s.tile * kKeyStep; first < s.keys; first += tiles * kKeyStep) {
     pair.first_key = first;
     pair.keys = min(kKeyStep, s.keys - first);
-    long_keys<kWidth, kDropout>(shared, a, s, pair, mask);
+    long_keys<kWidth, kDropout, kVectors>(shared, a, s, pair);
   }
 }
 
@@ -209,17 +210,20 @@ void CudaBackend::attention_backward(const View& dq, const View& dk, const View&
                               .k = Matrix(k),
                               .v = Matrix(v),
                               .log_sums = data<float>(log_sums),
-                              .log_sums_stride = log_sums.stride};
-  for (const View* view : {&dq, &dk, &dv, &dout, &out, &q, &k, &v}) {
-    arguments.shape.vectors &= vectors_of_8(*view);
+                              .log_sums_stride = log_sums.stride,
+                              .log2_kept = std::log2(DropoutArguments(shape.dropout).scale),
+                              .d_scale = 0};
+  if (const float kept = arguments.shape.dropout.scale; kept > 0) {
+    arguments.d_scale = arguments.shape.scale / kept;
   }
-  const auto blocks = static_cast<unsigned>(slots<kTile>(arguments.shape) * shape.heads);
-  for_width(arguments.shape.width, arguments.shape.dropout.on(), [&]<int kWidth, bool kDropout>() {
-    const auto kernel = attention_backward_kernel<kWidth, kDropout>;
+  const dim3 blocks = attention_grid<kTile>(arguments.shape);
+  const auto run = [&]<int kWidth, bool kDropout, bool kVectors>() {
+    const auto kernel = attention_backward_kernel<kWidth, kDropout, kVectors>;
     constexpr int kBytes = sizeof(Shared<kWidth>);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention_backward");
     launch("attention_backward", kernel, {blocks, kThreads, kBytes, stream_}, arguments);
-  });
+  };
+  for_width(arguments.shape, {dq, dk, dv, dout, out, q, k, v}, run);
 }
 
 }  // namespace tandem

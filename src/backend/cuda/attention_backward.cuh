@@ -15,6 +15,8 @@ struct BackwardArguments {
   Matrix dq, dk, dv, dout, out, q, k, v;
   const float* log_sums;
   int64_t log_sums_stride;
+  float log2_kept;  // of dropout's scale
+  float d_scale;    // the shape's scale over dropout's: what D is multiplied by
 };
 
 template <int kWidth>
@@ -37,7 +39,7 @@ struct Pair {
   __device__ int visible(int end) const { return causal ? min(keys, first_query + end - first_key) : keys; }
   // The first query, in multiples of 16, that sees the key at `key` of the tile, a multiple of 32.
   __device__ int first_seeing(int key) const { return causal ? max(0, first_key + key - first_query) : 0; }
-  __device__ Team team() const { return {warp * kWarp + static_cast<int>(threadIdx.x) % kWarp, warps * kWarp}; }
+  __device__ int thread() const { return warp * kWarp + static_cast<int>(threadIdx.x) % kWarp; }  // of those
 };
 
 // A value for the queries g and g + 8 of a warp's 16.
@@ -45,48 +47,58 @@ struct Two {
   float r[2];
 };
 
-template <int kWidth>
+// Half a tile where two warps work on a head.
+template <bool kKeys, bool kVectors, int kWidth>
+__device__ void load(Bf16* tile, const Matrix& from, int row, int count, int filled, const BackwardArguments& a,
+                     const Pair& pair) {
+  const auto by = [&]<int kTeam, int kRows>() {
+    load_tile<kWidth, kKeys, kVectors, kTeam, kRows>(tile + pair.base * kPitch<kWidth>, from, row,
+                                                     pair.head * a.shape.width, count, filled, a.shape.width,
+                                                     pair.thread());
+  };
+  pair.warps == kThreads / kWarp ? by.template operator()<kThreads, kTile>()
+                                 : by.template operator()<kThreads / 2, kTile / 2>();
+}
+
+template <bool kVectors, int kWidth>
 __device__ void load_queries(Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair) {
-  const int64_t column = int64_t{pair.head} * a.shape.width;
-  const int offset = pair.base * kPitch<kWidth>, filled = round_up(pair.queries, 16);
-  load_tile<kWidth, false>(shared.q + offset, a.q.at(pair.first_row, column), a.q.stride, pair.queries, filled, a.shape,
-                           pair.team());
-  load_tile<kWidth, false>(shared.dout + offset, a.dout.at(pair.first_row, column), a.dout.stride, pair.queries, filled,
-                           a.shape, pair.team());
+  const int filled = round_up(pair.queries, 16);
+  load<false, kVectors, kWidth>(shared.q, a.q, pair.first_row, pair.queries, filled, a, pair);
+  load<false, kVectors, kWidth>(shared.dout, a.dout, pair.first_row, pair.queries, filled, a, pair);
 }
 
 // `row` is the packed row of the tile's first key.
-template <int kWidth>
+template <bool kVectors, int kWidth>
 __device__ void load_keys(Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair, int row) {
-  const int64_t column = int64_t{pair.head} * a.shape.width;
-  const int offset = pair.base * kPitch<kWidth>, filled = round_up(pair.keys, kKeyStep);
-  load_tile<kWidth, true>(shared.k + offset, a.k.at(row, column), a.k.stride, pair.keys, filled, a.shape, pair.team());
-  load_tile<kWidth, true>(shared.v + offset, a.v.at(row, column), a.v.stride, pair.keys, filled, a.shape, pair.team());
+  const int filled = round_up(pair.keys, kKeyStep);
+  load<true, kVectors, kWidth>(shared.k, a.k, row, pair.keys, filled, a, pair);
+  load<true, kVectors, kWidth>(shared.v, a.v, row, pair.keys, filled, a, pair);
 }
 
-// In base 2.
+// In base 2; less by the logarithm of dropout's scale, so that the weights come out multiplied by it.
 __device__ inline Two load_log_sums(const BackwardArguments& a, const Pair& pair) {
   Two result = {};
   for (int r = 0; r < 2; ++r) {
     const int query = 16 * pair.warp + static_cast<int>(threadIdx.x) % kWarp / 4 + 8 * r;
     if (query < pair.queries) {
-      result.r[r] = a.log_sums[pair.head * a.log_sums_stride + pair.first_row + query] * 1.4426950408889634F;
+      result.r[r] =
+          fmaf(a.log_sums[pair.head * a.log_sums_stride + pair.first_row + query], 1.4426950408889634F, -a.log2_kept);
     }
   }
   return result;
 }
 
 // D of the warp's queries as the sum of dout out, two lanes a row. `dout` is the tile.
-template <int kWidth>
+template <bool kVectors, int kWidth>
 __device__ Two sum_of_products(const Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair) {
   const int lane = threadIdx.x % kWarp;
   const int query = 16 * pair.warp + lane / 2;
   float sum = 0;
   if (query < pair.queries) {
-    const Bf16* row = a.out.at(pair.first_row + query, int64_t{pair.head} * a.shape.width);
+    const Bf16* row = a.out.at(pair.first_row + query, pair.head * a.shape.width);
     for (int column = lane % 2 * 8; column < a.shape.width; column += 16) {
       float out[8], dout[8];
-      a.shape.vectors ? load8<true>(out, row, column, a.shape.width) : load8<false>(out, row, column, a.shape.width);
+      load8<kVectors>(out, row, column, a.shape.width);
       load8<true>(dout, shared.dout + (pair.base + query) * kPitch<kWidth>, column, kWidth);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
@@ -99,12 +111,13 @@ __device__ Two sum_of_products(const Shared<kWidth>& shared, const BackwardArgum
   return {{__shfl_sync(0xFFFFFFFF, sum, 2 * g), __shfl_sync(0xFFFFFFFF, sum, 2 * (g + 8))}};
 }
 
-// p and dp of a warp's 16 queries and 32 keys.
+// Of a warp's 16 queries and 32 keys: p times dropout's scale, and dp before that scale, 0 where it is dropped.
 struct Weights {
   float p[4][4] = {}, dp[4][4] = {};
 };
 
-// The weights of 32 keys from `key` of the tile on. Writes p m to its tile and adds p dp to sums.
+// The weights of 32 keys from `key` of the tile on. Writes p m to its tile and adds p dp, both factors of dropout
+// included, to sums.
 template <int kWidth, bool kDropout>
 __device__ void weigh_step(Weights& w, Two& sums, Shared<kWidth>& shared, const Two& log_sums, int key,
                            const BackwardArguments& a, const Pair& pair, const DropoutMask& mask) {
@@ -124,36 +137,37 @@ __device__ void weigh_step(Weights& w, Two& sums, Shared<kWidth>& shared, const 
     Bf16* to = shared.weights + (pair.base + query) * kWeightPitch + key + lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      float factors[2] = {1, 1};
-      if constexpr (kDropout) {
-        factors[0] = mask.keeps_low(words[j]) ? mask.scale() : 0.0F;
-        factors[1] = mask.keeps_high(words[j]) ? mask.scale() : 0.0F;
-      }
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         float& p = w.p[j][2 * r + e];
         float& dp = w.dp[j][2 * r + e];
         const float power = exp2_fast(fmaf(p, a.shape.scale_log2, -log_sums.r[r]));
         p = 2 * j + e < limit ? power : 0.0F;
-        dp *= factors[e];
+        if constexpr (kDropout) {
+          dp = (e == 0 ? mask.keeps_low(words[j]) : mask.keeps_high(words[j])) ? dp : 0.0F;
+        }
         sums.r[r] = fmaf(p, dp, sums.r[r]);
       }
-      *reinterpret_cast<uint32_t*>(to + 8 * j) = pack(w.p[j][2 * r] * factors[0], w.p[j][2 * r + 1] * factors[1]);
+      const uint32_t both = pack(w.p[j][2 * r], w.p[j][2 * r + 1]);
+      *reinterpret_cast<uint32_t*>(to + 8 * j) = kDropout ? keep_pair(both, words[j], mask.limit()) : both;
     }
   }
 }
 
-// Writes ds = p (dp - D) scale to its tile.
-__device__ inline void write_dscores(Bf16* dscores, const Weights& w, const Two& d, int key, float scale,
+// Writes ds = p (dp - D) scale to its tile; d is D.
+__device__ inline void write_dscores(Bf16* dscores, const Weights& w, const Two& d, int key, const BackwardArguments& a,
                                      const Pair& pair) {
   const int lane = threadIdx.x % kWarp;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     Bf16* to = dscores + (pair.base + 16 * pair.warp + lane / 4 + 8 * r) * kWeightPitch + key + lane % 4 * 2;
+    const float scaled = d.r[r] * a.d_scale;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      *reinterpret_cast<uint32_t*>(to + 8 * j) = pack(w.p[j][2 * r] * scale * (w.dp[j][2 * r] - d.r[r]),
-                                                      w.p[j][2 * r + 1] * scale * (w.dp[j][2 * r + 1] - d.r[r]));
+      const float(&p)[4] = w.p[j];
+      const float(&dp)[4] = w.dp[j];
+      *reinterpret_cast<uint32_t*>(to + 8 * j) = pack(p[2 * r] * fmaf(dp[2 * r], a.shape.scale, -scaled),
+                                                      p[2 * r + 1] * fmaf(dp[2 * r + 1], a.shape.scale, -scaled));
     }
   }
 }
@@ -169,9 +183,9 @@ __device__ void weigh_all(Shared<kWidth>& shared, const Two& log_sums, const Bac
   if (pair.visible(16 * pair.warp + 16) > kKeyStep) {
     Weights second;
     weigh_step<kWidth, kDropout>(second, sums, shared, log_sums, kKeyStep, a, pair, mask);
-    write_dscores(shared.dscores, second, d(), kKeyStep, a.shape.scale, pair);
+    write_dscores(shared.dscores, second, d(), kKeyStep, a, pair);
   }
-  write_dscores(shared.dscores, first, d(), 0, a.shape.scale, pair);
+  write_dscores(shared.dscores, first, d(), 0, a, pair);
 }
 
 // The same for 32 keys from `key` of the tile on, with D known.
@@ -181,7 +195,7 @@ __device__ void weigh_part(Shared<kWidth>& shared, const Two& log_sums, const Tw
   Weights w;
   Two unused = {};
   weigh_step<kWidth, kDropout>(w, unused, shared, log_sums, key, a, pair, mask);
-  write_dscores(shared.dscores, w, d, key, a.shape.scale, pair);
+  write_dscores(shared.dscores, w, d, key, a, pair);
 }
 
 // sums [16, kWidth] += weights [16, begin .. end) rows [begin .. end), from the top left of both.

@@ -32,6 +32,13 @@ struct DropoutArguments {
   bool on() const { return threshold > 0; }
 };
 
+// The two bf16 of a pair whose 16-bit lanes reach the limit (threshold << 16), 0 in place of the others. Not for rate
+// 1, where the scale is 0 anyway.
+__device__ inline uint32_t keep_pair(uint32_t pair, uint32_t lanes, uint32_t limit) {
+  const uint32_t low = lanes << 16 >= limit ? pair : pair & 0xFFFF0000;
+  return lanes >= limit ? low : low & 0x0000FFFF;
+}
+
 // The mask function with the step's numbers read from device memory, once a thread.
 class DropoutMask {
  public:
@@ -47,13 +54,15 @@ class DropoutMask {
 
   __device__ bool on() const { return threshold_ > 0; }
   __device__ float scale() const { return scale_; }
+  __device__ uint32_t limit() const { return threshold_ << 16; }  // for keep_pair
 
   // Four words = eight 16-bit lanes for the columns [8 * group, 8 * group + 8) of a row.
   __device__ Philox lanes(int64_t row, uint32_t group, uint32_t head = 0) const {
     return philox(seed_, group, first_ + static_cast<uint32_t>(row), place_ + head, step_);
   }
-  __device__ bool keeps_low(uint32_t word) const { return (word & 0xFFFF) >= threshold_; }
-  __device__ bool keeps_high(uint32_t word) const { return (word >> 16) >= threshold_; }
+  // Not for rate 1, where the scale is 0 anyway.
+  __device__ bool keeps_low(uint32_t word) const { return word << 16 >= limit(); }
+  __device__ bool keeps_high(uint32_t word) const { return word >= limit(); }
 
   // values *= 0 or scale for the eight columns of a group. Only where on().
   __device__ void apply(float (&values)[8], int64_t row, uint32_t group, uint32_t head = 0) const {

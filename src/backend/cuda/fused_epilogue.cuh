@@ -114,12 +114,6 @@ __device__ inline uint32_t nonzero_bits(const uint4& v) {
   return __dp4a(static_cast<int>(high), kHighWeights, __dp4a(static_cast<int>(low), kLowWeights, 0));
 }
 
-// The two of a pair whose 16-bit lanes reach the limit (threshold << 16), 0 in place of the others.
-__device__ inline uint32_t keep_pair(uint32_t pair, uint32_t lanes, uint32_t limit) {
-  const uint32_t low = lanes << 16 >= limit ? pair : pair & 0xFFFF0000;
-  return lanes >= limit ? low : low & 0x0000FFFF;
-}
-
 // Pair p (0 to 3) of a unit, 0 in place of what has no bit in the unit's byte of the gate.
 __device__ inline uint32_t gate_pair(uint32_t pair, uint32_t byte, int p) {
   return pair & pick_bytes(byte << (7 - 2 * p), byte << (6 - 2 * p), 0xCC88);
