@@ -1,4 +1,6 @@
 // tandem: chooses the subcommand, runs it, and turns an error into one sentence on standard error.
+#include <fcntl.h>
+
 #include <cstdio>
 #include <exception>
 
@@ -6,8 +8,23 @@
 #include "core/error.h"
 #include "core/log.h"
 
+namespace {
+
+// Standard input, output or error that the caller has closed would be the next file that is opened, and messages would
+// end in a corpus. Reading from closed input and writing to closed output stay errors.
+void occupy_standard_streams() {
+  for (const int stream : {0, 1, 2}) {
+    if (fcntl(stream, F_GETFD) < 0) {
+      [[maybe_unused]] const int taken = open("/dev/null", stream == 1 ? O_RDONLY : O_WRONLY);
+    }
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace tandem::cli;
+  occupy_standard_streams();
   Program program("tandem", "Trains translation models and tells the truth about the run.", TANDEM_VERSION);
   add_demo(program);
   add_prepare(program);

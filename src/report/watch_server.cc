@@ -92,6 +92,7 @@ struct WatchServer::State {
   std::atomic<size_t> listeners = 0;
   Text page = std::make_shared<const std::string>(live_page());
   int port = 0;
+  std::atomic<bool> ended = false;  // listening
   std::thread thread;
 
   bool admitted(const httplib::Request& request, httplib::Response& response) const;
@@ -218,12 +219,15 @@ WatchServer::WatchServer(WatchServerOptions options) : state_(std::make_unique<S
   state_->options = std::move(options);
   state_->set_routes();
   state_->bind();
-  state_->thread = std::thread([state = state_.get()] { state->server.listen_after_bind(); });
+  state_->thread = std::thread([state = state_.get()] {
+    state->server.listen_after_bind();
+    state->ended = true;
+  });
 }
 
 WatchServer::~WatchServer() {
   state_->published.close();
-  while (!state_->server.is_running()) {  // stop() does nothing before listen_after_bind() has begun
+  while (!state_->server.is_running() && !state_->ended) {  // stop() does nothing before listen_after_bind() has begun
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   state_->server.stop();
