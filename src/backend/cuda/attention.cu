@@ -15,6 +15,7 @@ constexpr int kThreads = kTile / 16 * kWarp;
 
 struct ForwardArguments {
   AttentionArguments shape;
+  int4* slots;  // whose the blocks are
   Matrix out, q, k, v;
   float* log_sums;  // or null
   int64_t log_sums_stride;
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 9 : 1) attention_kern
   __shared__ alignas(16) Bf16 q[kSize], k[2][kSize], v[2][kSize];
   const DropoutMask mask(a.shape.dropout);
   const int head = head_of_block(), column = head * a.shape.width, thread = static_cast<int>(threadIdx.x);
-  const Sentence s = find_sentence<kTile>(a.shape, slot_of_block());
+  const Sentence s = sentence_of_block(a.slots, a.shape);
   const int first = s.tile * kTile;
   const int count = min(kTile, s.queries - first);
   if (count <= 0) {
@@ -191,14 +192,16 @@ void CudaBackend::attention(const View& out, const View& log_sums, const View& q
   if (q.size() == 0) {
     return;
   }
-  ForwardArguments arguments{.shape = attention_arguments(shape, q, k),
+  ForwardArguments arguments{.shape = attention_arguments<kTile>(shape, q, k),
+                             .slots = nullptr,
                              .out = Matrix(out),
                              .q = Matrix(q),
                              .k = Matrix(k),
                              .v = Matrix(v),
                              .log_sums = data<float>(log_sums),
                              .log_sums_stride = log_sums.stride};
-  const dim3 blocks = attention_grid<kTile>(arguments.shape);
+  arguments.slots = scratch<int4>(2 * arguments.shape.slots);
+  const dim3 blocks = find_sentences<kTile>(arguments.slots, arguments.shape, stream_);
   for_width(arguments.shape, {out, q, k, v}, [&]<int kWidth, bool kDropout, bool kVectors>() {
     launch("attention", attention_kernel<kWidth, kDropout, kVectors>, {blocks, kThreads, 0, stream_}, arguments);
   });

@@ -1,5 +1,5 @@
-// What attention's forward and backward share: where a block's sentence lies, tiles in shared memory, products of 16
-// rows a warp.
+// What attention's forward and backward share: tiles in shared memory, products of 16 rows a warp. Which block has
+// which sentence: attention_slots.cuh.
 //
 // Keys lie permuted in shared memory: of 32 keys, key 8 t + 2 j + e is row 8 j + 2 t + e. So lane t of a quad holds, in
 // the columns 2t, 2t + 1 of four neighbouring blocks j of scores, the eight keys 8 t .. 8 t + 7: one group of dropout
@@ -9,9 +9,7 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "backend/backend.h"
-#include "backend/cuda/device.cuh"
-#include "backend/cuda/dropout.cuh"
+#include "backend/cuda/attention_slots.cuh"
 #include "backend/cuda/mma.cuh"
 
 namespace tandem::cuda {
@@ -36,39 +34,11 @@ struct Matrix {
 
   Matrix() = default;
   explicit Matrix(const View& view) : data(cuda::data<Bf16>(view)), stride(static_cast<int>(view.stride)) {
-    require(view.stride <= INT32_MAX / 64, "attention on a GPU takes rows {} apart, not {}", INT32_MAX / 64,
-            view.stride);
+    require(view.stride <= INT32_MAX / 64, "attention on a GPU takes rows at most {} elements apart, not {}",
+            INT32_MAX / 64, view.stride);
   }
   __device__ Bf16* at(int row, int column) const { return data + int64_t{row} * stride + column; }
 };
-
-struct AttentionArguments {
-  const int32_t* query_starts;  // [sentences + 1], the first is 0
-  const int32_t* key_starts;
-  int sentences, heads, width;
-  int query_rows, key_rows;
-  bool causal;
-  float scale;       // 1 / sqrt(width)
-  float scale_log2;  // scale * log2(e): 2^(scale_log2 * score) = e^(scale * score)
-  DropoutArguments dropout;
-};
-
-inline AttentionArguments attention_arguments(const AttentionShape& shape, const View& q, const View& k) {
-  const int64_t width = q.cols / shape.heads;
-  require(width >= 1 && width <= 128, "attention on a GPU takes heads of 1 to 128 columns, not of {}", width);
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
-  return {.query_starts = data<int32_t>(shape.query_starts),
-          .key_starts = data<int32_t>(shape.key_starts),
-          .sentences = static_cast<int>(shape.query_starts.cols - 1),
-          .heads = shape.heads,
-          .width = static_cast<int>(width),
-          .query_rows = static_cast<int>(q.rows),
-          .key_rows = static_cast<int>(k.rows),
-          .causal = shape.causal,
-          .scale = scale,
-          .scale_log2 = scale * 1.4426950408889634F,
-          .dropout = DropoutArguments(shape.dropout)};
-}
 
 // Calls launch.operator()<columns of a head, rounded up, dropout, vectors>(); vectors: accesses of 16 bytes are
 // possible in all of the matrices.
@@ -92,57 +62,6 @@ void for_width(const AttentionArguments& a, std::initializer_list<View> matrices
   } else {
     with.template operator()<128>();
   }
-}
-
-// ---- which sentence. The queries of each sentence are cut into tiles of kTile rows, and blocks are given out by
-// slots: sentence i has the slots from starts[i] / kTile + i on, which are always enough and at least one. So the
-// number of slots is known without the starts, and few of them are empty. The rows past the last sentence are sentence
-// number `sentences`.
-
-struct Sentence {
-  int tile;                  // of the sentence's queries; the slot is empty where there is no such tile
-  int first_query, queries;  // rows of the sentence
-  int first_key, keys;
-  bool attends;  // there are queries and keys, and they belong to a sentence
-};
-
-// Blocks: (heads, slots), the latter in two dimensions; those past the last slot are empty.
-template <int kTile>
-dim3 attention_grid(const AttentionArguments& a) {
-  const int64_t slots = a.query_rows / kTile + int64_t{a.sentences} + 1;
-  const int64_t down = std::min<int64_t>(slots, 1 << 15);
-  return {static_cast<unsigned>(a.heads), static_cast<unsigned>(down), static_cast<unsigned>(divide_up(slots, down))};
-}
-__device__ inline int head_of_block() { return static_cast<int>(blockIdx.x); }
-__device__ inline int slot_of_block() { return static_cast<int>(blockIdx.y + blockIdx.z * gridDim.y); }
-
-template <int kTile>
-__device__ int tiles_before(int start) {
-  return static_cast<int>(static_cast<unsigned>(start) / kTile);
-}
-
-// By a whole warp: 32 candidates at a time.
-template <int kTile>
-__device__ Sentence find_sentence(const AttentionArguments& a, int slot) {
-  const int lane = threadIdx.x % kWarp;
-  int i = 0;
-  for (int count = a.sentences + 1; count > 1;) {
-    const int step = (count + kWarp - 1) / kWarp;
-    const int candidate = i + lane * step;
-    const bool begun = lane * step < count && tiles_before<kTile>(a.query_starts[candidate]) + candidate <= slot;
-    const int passed = (__popc(__ballot_sync(0xFFFFFFFF, begun)) - 1) * step;
-    i += passed;
-    count = min(step, count - passed);
-  }
-  const bool past = i == a.sentences;
-  Sentence s;
-  s.first_query = a.query_starts[i];
-  s.first_key = a.key_starts[i];
-  s.queries = (past ? a.query_rows : a.query_starts[i + 1]) - s.first_query;
-  s.keys = (past ? a.key_rows : a.key_starts[i + 1]) - s.first_key;
-  s.tile = slot - (tiles_before<kTile>(s.first_query) + i);
-  s.attends = !past && s.queries > 0 && s.keys > 0;
-  return s;
 }
 
 // ---- tiles in shared memory: rows of kWidth columns, kPitch apart so that eight rows lie in different banks

@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
   extern __shared__ uint4 memory[];
   auto& shared = *reinterpret_cast<Shared<kWidth>*>(memory);
   const int head = head_of_block();
-  const Sentence s = find_sentence<kTile>(a.shape, slot_of_block());
+  const Sentence s = sentence_of_block(a.slots, a.shape);
   const int tiles = max(1, (s.queries + kTile - 1) / kTile);
   if (s.tile >= tiles) {
     return;
@@ -200,7 +200,8 @@ void CudaBackend::attention_backward(const View& dq, const View& dk, const View&
   if (q.size() == 0 && k.size() == 0) {
     return;
   }
-  BackwardArguments arguments{.shape = attention_arguments(shape, q, k),
+  BackwardArguments arguments{.shape = attention_arguments<kTile>(shape, q, k),
+                              .slots = nullptr,
                               .dq = Matrix(dq),
                               .dk = Matrix(dk),
                               .dv = Matrix(dv),
@@ -216,7 +217,8 @@ void CudaBackend::attention_backward(const View& dq, const View& dk, const View&
   if (const float kept = arguments.shape.dropout.scale; kept > 0) {
     arguments.d_scale = arguments.shape.scale / kept;
   }
-  const dim3 blocks = attention_grid<kTile>(arguments.shape);
+  arguments.slots = scratch<int4>(2 * arguments.shape.slots);
+  const dim3 blocks = find_sentences<kTile>(arguments.slots, arguments.shape, stream_);
   const auto run = [&]<int kWidth, bool kDropout, bool kVectors>() {
     const auto kernel = attention_backward_kernel<kWidth, kDropout, kVectors>;
     constexpr int kBytes = sizeof(Shared<kWidth>);

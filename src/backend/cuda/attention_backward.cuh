@@ -12,6 +12,7 @@ constexpr int kWeightPitch = kTile + 8;
 
 struct BackwardArguments {
   AttentionArguments shape;
+  int4* slots;  // whose the blocks are
   Matrix dq, dk, dv, dout, out, q, k, v;
   const float* log_sums;
   int64_t log_sums_stride;
