@@ -62,6 +62,7 @@ Forecast forecast(const StepTimeline& step, const NetworkModel& network) {
 Forecast forecast(const std::vector<StepTimeline>& steps, const NetworkModel& network) {
   require(!steps.empty(), "no step was timed");
   std::vector<Forecast> all;
+  all.reserve(steps.size());
   for (const StepTimeline& step : steps) {
     all.push_back(forecast(step, network));
   }

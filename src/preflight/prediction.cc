@@ -191,7 +191,7 @@ std::string link_sentence(double bytes_per_second) {
   constexpr double kNear = 0.84;   // TCP moves 84 to 95 % of a port's speed
   constexpr double kPlain = 10e9;  // faster ones are told less surely apart
   const double bits = 8 * bytes_per_second, port = port_speed(bits);
-  const std::string moves = "this link moves " + rate_text(bytes_per_second);
+  std::string moves = "this link moves " + rate_text(bytes_per_second);
   if (!(bits >= kNear * port)) {
     return moves;
   }

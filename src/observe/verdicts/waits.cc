@@ -74,6 +74,7 @@ Waits waits_of(const std::vector<RankClock>& clocks) {
     }
   }
   std::vector<TrainPoint> by_means;
+  by_means.reserve(clocks.size());
   for (const RankClock& clock : clocks) {
     by_means.push_back(mean_window(clock));
   }
