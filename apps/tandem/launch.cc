@@ -1,6 +1,9 @@
 // tandem launch: starts a command on many hosts. tandem agent: what it starts on each of them.
 #include "launch/launch.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -19,17 +22,17 @@ struct Options {
   int restarts = 0;
 };
 
-// Brings the files that a train command names.
+// Brings the files that a train command names: its first word that is a file is the config.
 void push_files(const LaunchOptions& options) {
-  std::vector<std::string> words;
-  for (const std::string& word : options.command) {
-    if (!word.starts_with("-")) {
-      words.push_back(word);
-    }
-  }
-  require(words.size() >= 2 && words[0] == "train", "--push knows what `train CONFIG` needs, not `{}`",
-          options.command.empty() ? "" : options.command[0]);
-  push_to_hosts(options, words[1], {words.begin() + 2, words.end()});
+  const std::vector<std::string>& words = options.command;
+  const auto is_file = [](const std::string& word) { return std::filesystem::is_regular_file(word); };
+  const auto config = std::find_if(words.begin(), words.end(), is_file);
+  require(!words.empty() && words[0] == "train" && config != words.end(),
+          "--push knows what `train CONFIG` needs, and `{}` names no config file that is here", fmt::join(words, " "));
+  std::vector<std::string> overrides(config + 1, words.end());
+  std::erase_if(overrides,
+                [](const std::string& word) { return word.find('=') == std::string::npos || word[0] == '-'; });
+  push_to_hosts(options, *config, overrides);
 }
 
 // A user at a third machine looks for the run here, and it is not.

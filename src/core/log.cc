@@ -9,7 +9,6 @@
 #include <fstream>
 #include <iostream>
 #include <mutex>
-#include <string_view>
 
 #include "core/error.h"
 
@@ -25,17 +24,15 @@ bool quiet = false;
 // Never wider than the terminal is now: what wraps cannot be removed again.
 void draw_status() {
   if (!status_text.empty()) {
-    fmt::print(stderr, "\r\033[K{}", std::string_view(status_text).substr(0, static_cast<size_t>(columns())));
-    std::fflush(stderr);
+    write_console(stderr, "\r\033[K" + status_text.substr(0, static_cast<size_t>(columns())));
   }
 }
 
 void write_line(const std::string& line, const char* mark, bool warning) {
   const std::lock_guard lock(mutex);
   if (warning || !quiet) {
-    fmt::print(stderr, "{}{}{}\n", status_text.empty() ? "" : "\r\033[K", mark, line);
+    write_console(stderr, fmt::format("{}{}{}\n", status_text.empty() ? "" : "\r\033[K", mark, line));
     draw_status();
-    std::fflush(stderr);
   }
   if (file.is_open()) {
     file << fmt::format("{:%Y-%m-%d %H:%M:%S} {}{}\n", fmt::localtime(std::time(nullptr)), mark, line) << std::flush;
@@ -43,6 +40,11 @@ void write_line(const std::string& line, const char* mark, bool warning) {
 }
 
 }  // namespace
+
+void write_console(std::FILE* stream, const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+  std::fflush(stream);
+}
 
 void write_info(const std::string& line) { write_line(line, "", false); }
 void write_warning(const std::string& line) { write_line(line, "warning: ", true); }
@@ -81,8 +83,7 @@ void status(const std::string& text) {
   }
   const std::lock_guard lock(mutex);
   if (text.empty() && !status_text.empty()) {
-    fmt::print(stderr, "\r\033[K");
-    std::fflush(stderr);
+    write_console(stderr, "\r\033[K");
   }
   status_text = text;
   draw_status();

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -22,6 +23,9 @@ template <class... Args>
 void warning(fmt::format_string<Args...> format, Args&&... args) {
   write_warning(fmt::format(format, std::forward<Args>(args)...));
 }
+
+// Writes to the console as it is. What cannot be written (a full disk behind it) is lost: it must not end the work.
+void write_console(std::FILE* stream, const std::string& text);
 
 // From now on every line is also appended to this file, with the time of day.
 void open_file(const std::filesystem::path& path);

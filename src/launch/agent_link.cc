@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "launch/agent.h"
 
 namespace tandem {
@@ -135,7 +136,7 @@ void AgentLink::read_errors() {
     while (!line.empty() && line.back() == '\r') {
       line.pop_back();
     }
-    fmt::print(stderr, "[host {}] {}\n", host_.name, printable(line));
+    log::write_console(stderr, fmt::format("[host {}] {}\n", host_.name, printable(line)));
     last_error_ = printable(line, 300);
   }
 }

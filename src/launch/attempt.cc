@@ -25,6 +25,7 @@ constexpr milliseconds kGreetingTime{30000};  // for an agent to come up
 constexpr milliseconds kBeat{1000};
 constexpr milliseconds kSilence{10000};  // of an agent; workers find out about each other before
 constexpr milliseconds kTick{100};
+constexpr milliseconds kAway{2000};
 constexpr int kGrace = 4000;                       // milliseconds for workers to end by themselves after one failed
 constexpr milliseconds kLastLimit{kGrace + 4000};  // for all to be gone
 
@@ -198,8 +199,7 @@ void Attempt::handle(AgentLink& agent, const Message& message) {
     const std::string& line = field_of(message, 2);
     std::FILE* stream = kind == "out" ? stdout : stderr;
     const std::string prefix = rank == 0 ? "" : fmt::format("[rank {} on {}] ", rank, agent.host().name);
-    fmt::print(stream, "{}{}\n", prefix, line);
-    std::fflush(stream);
+    log::write_console(stream, prefix + line + "\n");
     if (kind == "err" && !line.empty()) {
       workers_[rank].last_error = line;
     }
@@ -235,19 +235,25 @@ void Attempt::handle_exit(const Message& message) {
           WIFSIGNALED(status) ? Weight::killed : Weight::own_error);
 }
 
+bool Attempt::works(const AgentLink& agent) const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [&](const Worker& worker) { return worker.agent == &agent && !worker.ended; });
+}
+
 void Attempt::look_at_clock() {
   const auto now = steady_clock::now();
+  // Where this program itself stood still (a pager that does not read, Ctrl-Z), what came meanwhile is not read yet.
+  const bool was_away = now - std::exchange(looked_, now) > kAway;
   for (AgentLink& agent : agents_) {
-    if (now - agent.last_heard() > kSilence) {
+    if (!was_away && now - agent.last_heard() > kSilence) {
       agent.lose(fmt::format("nothing heard from it for {} s", kSilence.count() / 1000));
     }
-    if (!cause_.text.empty() && now - ending_since_ > kLastLimit) {
+    if (!cause_.text.empty() && now - ending_since_ > kLastLimit && works(agent)) {
       agent.lose("it does not end its workers");
     }
     if (agent.lost()) {
-      bool had_workers = false;
+      const bool had_workers = works(agent);
       for (Worker& worker : workers_) {
-        had_workers = had_workers || (worker.agent == &agent && !worker.ended);
         worker.ended = worker.ended || worker.agent == &agent;
       }
       if (had_workers) {

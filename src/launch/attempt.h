@@ -48,6 +48,7 @@ class Attempt {
   void look_at_clock();
   void end_all(const std::string& cause, Weight weight);
   bool all_ended() const;
+  bool works(const AgentLink& agent) const;  // has a worker that has not ended
   void beat();
 
   const LaunchOptions& options_;
@@ -57,7 +58,7 @@ class Attempt {
   std::vector<std::string> addresses_;
   int port_ = 0;
   Cause cause_;
-  Deadline ending_since_;
+  Deadline ending_since_, looked_;
   bool signalled_ = false;
   std::atomic<bool> done_ = false;
   std::thread beating_;  // goes on while our own output waits for a terminal

@@ -15,8 +15,12 @@ namespace {
 constexpr int kMostWorkers = 1024;  // on a host
 
 Host parse_host(const std::string& text, const std::string& all) {
-  const size_t colon = text.rfind(':');
-  Host host{text.substr(0, colon), 1};
+  // [2001:db8::5]:2 is an address with colons of its own.
+  const size_t bracket = text.starts_with('[') ? text.find(']') : std::string::npos;
+  const size_t colon = bracket == std::string::npos ? text.rfind(':') : text.find(':', bracket);
+  Host host{bracket == std::string::npos ? text.substr(0, colon) : text.substr(1, bracket - 1), 1};
+  require(bracket != std::string::npos || text.find(':') == colon,
+          "'{}' in --hosts has several colons: put an IPv6 address into brackets, as in [2001:db8::5]:2", text);
   if (colon != std::string::npos) {
     const char* end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, host.workers);

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "dist/authentication.h"
 #include "dist/environment.h"
 #include "launch/attempt.h"
 #include "launch/ignored_pipe_signal.h"
@@ -49,11 +50,13 @@ void launch(const LaunchOptions& options) {
   const Signals signals;
   const IgnoredPipeSignal ignored;
   std::vector<Host> hosts = options.hosts;
+  LaunchOptions all = options;
+  all.environment.push_back("TANDEM_LAUNCH=" + random_token());  // so that a restart is known as one
   for (int attempt = 0;; ++attempt) {
     std::string cause;
     std::vector<std::string> lost;
     {
-      Attempt one(options, hosts, signals);
+      Attempt one(all, hosts, signals);
       cause = one.run();
       lost = one.lost_hosts();
     }

@@ -10,13 +10,16 @@ namespace tandem {
 
 struct LaunchOptions {
   std::vector<Host> hosts;
-  std::string agent = "ssh -o BatchMode=yes -o ConnectTimeout=15";  // reaches a host that is not this one
-  std::string binary;                                               // of tandem, the same path on all hosts
-  std::vector<std::string> command;                                 // arguments of each worker
-  std::string directory;                                            // where workers start, on all hosts
-  std::string address;                                              // of rank 0's host for the others; empty: found out
-  std::vector<std::string> environment;                             // NAME=VALUE, for the workers
-  int restarts = 0;                                                 // after failures
+  std::string agent =
+      "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=5 -o ServerAliveCountMax=3";  // reaches a host
+                                                                                                      // that is not
+                                                                                                      // this one
+  std::string binary;                    // of tandem, the same path on all hosts
+  std::vector<std::string> command;      // arguments of each worker
+  std::string directory;                 // where workers start, on all hosts
+  std::string address;                   // of rank 0's host for the others; empty: found out
+  std::vector<std::string> environment;  // NAME=VALUE, for the workers
+  int restarts = 0;                      // after failures
 };
 
 // Returns when all workers have ended well. SIGINT and SIGTERM are passed on as SIGTERM, and end in Interrupted once

@@ -29,6 +29,29 @@ std::unique_ptr<Communicator> make_host_communicator(Team& team, const DistConfi
   return make_hierarchical_communicator(team);
 }
 
+// Ranks that choose by themselves (device = auto) may not have found the same.
+void require_same_kind(Team& team, bool gpu) {
+  const std::vector<std::string> kinds = team.gather(gpu ? "a GPU" : "the CPU");
+  for (int rank = 1; rank < team.size(); ++rank) {
+    const std::string& kind = kinds[static_cast<size_t>(rank)];
+    require(kind == kinds[0],
+            "{} computes on {} and {} on {}: set device=cpu or device=cuda for all, and see why one "
+            "has no GPU",
+            team.name_of(0), kinds[0], team.name_of(rank), kind);
+  }
+}
+
+// What keeps any rank from NCCL; empty where all can use it.
+std::string first_problem(Team& team, const std::string& own) {
+  const std::vector<std::string> problems = team.gather(own);
+  for (int rank = 0; rank < team.size(); ++rank) {
+    if (const std::string& problem = problems[static_cast<size_t>(rank)]; !problem.empty()) {
+      return fmt::format("{}: {}", team.name_of(rank), problem);
+    }
+  }
+  return "";
+}
+
 // What a user would otherwise have to set; what is set already stays.
 void set_up_nccl(const Team& team, const DistConfig& config) {
   const Member& own = team.members()[static_cast<size_t>(team.rank())];
@@ -49,11 +72,12 @@ std::unique_ptr<Communicator> make_gradient_communicator(Team& team, Backend& ba
   require(config.engine == "auto" || config.engine == "nccl" || config.engine == "gloo",
           "dist.engine = \"{}\" is none of auto, nccl and gloo", config.engine);
   const DeviceStream stream = backend.stream();
+  require_same_kind(team, stream.handle != nullptr);
   if (stream.handle == nullptr) {
     require(config.engine != "nccl", "dist.engine = \"nccl\" needs GPUs: use \"auto\" or \"gloo\"");
     return make_host_communicator(team, config);
   }
-  const std::string problem = why_no_nccl();
+  const std::string problem = first_problem(team, why_no_nccl());
   require(config.engine != "nccl" || problem.empty(), "dist.engine = \"nccl\" cannot be used: {}", problem);
   if (config.engine != "gloo" && problem.empty()) {
     set_up_nccl(team, config);

@@ -62,7 +62,7 @@ void RunDirectory::clear() {
   require(!error, "cannot rename {}: {}", checkpoints().string(), error.message());
   for (const fs::path& path :
        {root_ / "latest", root_ / "best", cleared(), metrics(), events(), log(), config(), statistics(), algorithms(),
-        root_ / "logs", root_ / "report.html", root_ / "report.md", root_ / "report.json"}) {
+        root_ / "logs", root_ / kLaunchFile, root_ / "report.html", root_ / "report.md", root_ / "report.json"}) {
     erase(path);
   }
   make_directories();

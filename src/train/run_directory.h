@@ -16,6 +16,9 @@ class RunDirectory {
   enum class Use : bool { own, guest };
   explicit RunDirectory(const std::filesystem::path& root, Use use = Use::own);
 
+  // Holds the name of the launch that started over here last.
+  static constexpr const char* kLaunchFile = "launch";
+
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path config() const { return root_ / "config.toml"; }         // the effective config
   std::filesystem::path statistics() const { return root_ / "stats.json"; }      // of the prepared data, a copy

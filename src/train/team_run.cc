@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/manifest.h"
 #include "core/threads.h"
+#include "dist/environment.h"
 #include "train/checkpoint.h"
 
 namespace tandem {
@@ -24,6 +25,13 @@ std::string shared_settings(TrainConfig config) {
 }
 
 bool wants_gpu(const TrainConfig& config) { return config.device != "cpu" && gpu_count() > 0; }
+
+std::string small_text(const fs::path& path) {
+  constexpr uintmax_t kMostBytes = 4096;
+  std::error_code error;
+  const bool small = fs::is_regular_file(path, error) && fs::file_size(path, error) <= kMostBytes;
+  return small ? read_file(path, kMostBytes) : "";
+}
 
 std::string random_name() {
   std::random_device random;
@@ -67,20 +75,25 @@ std::string checkpoint_identity(const fs::path& run) {
   return fmt::format("{} {}", load_checkpoint(latest, false).state.step, checksum(manifest));
 }
 
-TeamRun::TeamRun(TrainConfig& config, const Prepared& data, bool start_over) {
+TeamRun::TeamRun(TrainConfig& config, const Prepared& data, bool start_over) : settings_(to_toml(config)) {
   const World world = world_from_environment();
   take_own_part(config, world);
   if (world.rank == 0) {
     directory_.emplace(config.run);
   }
+  // A launcher that restarts its workers wants what they have done since, not to start over once more.
+  const std::string launch = variable("TANDEM_LAUNCH");
+  const fs::path launched = fs::path(config.run) / RunDirectory::kLaunchFile;
+  start_over = start_over && (launch.empty() || small_text(launched) != launch);
   team_ = join_team(world, team_identity(config, data, start_over ? "" : checkpoint_identity(config.run)));
-  const bool shared = sees_first_ranks_disk(config.run);
-  keeps_checkpoints_ = first() || (team_->local_rank() == 0 && !shared);
+  const int owner = first_node_on_disk(config.run);
+  keeps_checkpoints_ = first() || (team_->local_rank() == 0 && owner == team_->node());
   if (!first() && keeps_checkpoints_) {
     directory_.emplace(config.run);
   }
   if (start_over && keeps_checkpoints_) {
     directory_->clear();
+    write_file(launched, launch);
   }
   barrier();
   if (!directory_) {
@@ -88,20 +101,26 @@ TeamRun::TeamRun(TrainConfig& config, const Prepared& data, bool start_over) {
   }
 }
 
-// The first rank leaves a file there; ranks that find it have the same disk.
-bool TeamRun::sees_first_ranks_disk(const fs::path& run) {
+// The lowest node that has this disk: the first rank of each leaves a file there, and all look for them.
+int TeamRun::first_node_on_disk(const fs::path& run) {
   const std::string name = broadcast(first() ? random_name() : "");
-  if (first() && size() > 1) {
-    write_file(run / name, "");
-  }
-  barrier();
+  const auto mark = [&](int node) { return run / fmt::format("{}-{}", name, node); };
+  const bool leaves = size() > 1 && team_->local_rank() == 0;
   std::error_code none;
-  const bool seen = fs::exists(run / name, none);
-  barrier();
-  if (first()) {
-    fs::remove(run / name, none);
+  if (leaves) {
+    fs::create_directories(run, none);
+    write_file(mark(team_->node()), "");
   }
-  return seen;
+  barrier();
+  int node = 0;
+  while (node < team_->node() && !fs::exists(mark(node), none)) {
+    ++node;
+  }
+  barrier();
+  if (leaves) {
+    fs::remove(mark(team_->node()), none);
+  }
+  return node;
 }
 
 double TeamRun::broadcast(double value, int root) {

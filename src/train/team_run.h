@@ -27,6 +27,8 @@ class TeamRun {
     return size() == 1 ? "" : team_->members()[static_cast<size_t>(rank())].interface;
   }
   RunDirectory& directory() { return *directory_; }
+  // The settings as all ranks have them, without what is this rank's own: what checkpoints hold.
+  const std::string& settings() const { return settings_; }
   // Whether this rank writes checkpoints: the first of all, and the first of each host that has a disk of its own, so
   // that losing a host loses nothing.
   bool keeps_checkpoints() const { return keeps_checkpoints_; }
@@ -43,8 +45,9 @@ class TeamRun {
   void leave() { team_->leave(); }
 
  private:
-  bool sees_first_ranks_disk(const std::filesystem::path& run);
+  int first_node_on_disk(const std::filesystem::path& run);
 
+  std::string settings_;
   std::unique_ptr<Team> team_;
   std::optional<RunDirectory> directory_;
   bool keeps_checkpoints_ = true;

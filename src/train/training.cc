@@ -199,10 +199,7 @@ void Training::roll_back() {
           "training diverged: {} steps in a row were not finite at step {}, after {} rollbacks; lower "
           "schedule.learning_rate or set optimizer.max_gradient_norm, then start over",
           failed.skipped_in_a_row, failed.step, failed.rollbacks);
-  const auto latest = find_latest(run_.root());
-  if (latest) {
-    load(*latest);
-  } else {
+  if (!load_newest(find_latest(run_.root()))) {
     begin_fresh();
   }
   ended_ = 0;

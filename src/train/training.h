@@ -55,8 +55,8 @@ class Training {
   void keep_statistics() const;
   void begin_fresh();
   bool resume();
-  void load(const std::filesystem::path& checkpoint);
-  void share_loaded(int from);
+  bool load_newest(const std::optional<std::filesystem::path>& found);
+  void load_tensors_of(const std::optional<std::filesystem::path>& checkpoint, int from, bool shared);
   void after_load(bool with_average);
   void start_batches();
   void tell_setup();
@@ -71,7 +71,8 @@ class Training {
   int64_t given() const { return state_.step + static_cast<int64_t>(given_.size()); }  // steps given so far
   bool pause_due() const;    // something must be done between the steps that were given and the next
   bool wants_pause() const;  // this rank does, for a reason that the others do not know: a clock or a signal
-  void agree();              // what all ranks go by in the pause
+  void agree_on_time();
+  void agree();  // what all ranks go by in the pause
   std::optional<std::string> end_reached() const { return tandem::end_reached(config_.stop, state_); }
   double share_done() const { return tandem::share_done(config_.stop, state_); }
   double elapsed() const { return state_.elapsed_seconds; }

@@ -57,7 +57,7 @@ void Training::begin() {
     begin_fresh();
   }
   if (team_run_.keeps_checkpoints()) {
-    write_file(run_.config(), to_toml(config_));
+    write_file(run_.config(), team_run_.settings());
     keep_statistics();
   }
   const DeviceStream stream = backend_->stream();
@@ -68,6 +68,7 @@ void Training::begin() {
   traffic_ = communicator_.traffic();
   transferred_ = communicator_.transfer_seconds();
   ticked_ = counted_ = Clock::now();
+  agree_on_time();
   saved_at_ = validated_at_ = elapsed();
 }
 
@@ -120,71 +121,59 @@ void Training::begin_fresh() {
   stepper_.set_updates(0);
 }
 
-// From the newest checkpoint that any rank finds on its disk; false where there is none.
 bool Training::resume() {
-  const auto latest = find_latest(run_.root());
-  std::optional<Checkpoint> saved;
-  if (latest) {
-    saved = load_checkpoint(*latest);
-    check_resume(*saved, config_, data_.fingerprint, run_.root());
+  const auto found = find_latest(run_.root());
+  if (found) {
+    check_resume(load_checkpoint(*found), config_, data_.fingerprint, run_.root());
   }
-  const double own = saved ? static_cast<double>(saved->state.step) : -1;
+  if (!load_newest(found)) {
+    return false;
+  }
+  log::info("going on from step {} ({}); --start-over begins anew", grouped(state_.step),
+            found ? found->string() : "another host's checkpoint");
+  return true;
+}
+
+// From the newest checkpoint that any rank finds on its disk, and the same on all; false where there is none.
+bool Training::load_newest(const std::optional<std::filesystem::path>& found) {
+  CheckpointState saved;
+  if (found) {
+    saved = load_checkpoint(*found, false).state;
+  }
+  const double own = found ? static_cast<double>(saved.step) : -1;
   const double newest = team_run_.largest(own);
   if (newest < 0) {
     return false;
   }
+  const auto size = static_cast<double>(team_run_.size());
   const bool has_it = own == newest;
-  if (has_it) {
-    load(*latest);
-  }
   const bool all_have_it = team_run_.largest(has_it ? 0 : 1) == 0;
-  if (!all_have_it) {
-    const auto size = static_cast<double>(team_run_.size());
-    share_loaded(static_cast<int>(size - 1 - team_run_.largest(has_it ? size - 1 - team_run_.rank() : -1)));
-  }
+  const auto first = static_cast<int>(size - 1 - team_run_.largest(has_it ? size - 1 - team_run_.rank() : -1));
+  state_ = parse_state(team_run_.broadcast(to_json(saved), first), "another rank's state");
+  load_tensors_of(found, all_have_it ? team_run_.rank() : first, !all_have_it);
   saved_step_ = state_.step;
-  log::info("going on from step {} ({}); --start-over begins anew", grouped(state_.step),
-            latest ? latest->string() : "another host's checkpoint");
   if (!all_have_it) {
     save();  // where it was missing, it is there again
   }
   return true;
 }
 
-void Training::load(const std::filesystem::path& checkpoint) {
-  state_ = load_checkpoint(checkpoint, false).state;
+// Rank `from` reads them from its disk; shared: the others get them from it.
+void Training::load_tensors_of(const std::optional<std::filesystem::path>& checkpoint, int from, bool shared) {
   bool with_average = false;
   {
     const HostTensors tensors = host_tensors(HostCopy::write);
-    with_average = load_tensors(checkpoint, model_.parameters(), tensors.views());
-  }
-  after_load(with_average);
-}
-
-// The ranks that have no checkpoint get what rank `from` loaded.
-void Training::share_loaded(int from) {
-  state_ = parse_state(team_run_.broadcast(to_json(state_), from), "another rank's state");
-  {
-    const HostTensors loaded = host_tensors(HostCopy::read);
-    const CheckpointTensors tensors = loaded.views();
-    for (const View& view : {tensors.weights, tensors.m, tensors.v, tensors.ema}) {
-      if (!view.empty()) {
+    const CheckpointTensors all = tensors.views();
+    if (team_run_.rank() == from) {
+      with_average = load_tensors(*checkpoint, model_.parameters(), all);
+    }
+    for (const View& view : {all.weights, all.m, all.v, all.ema}) {
+      if (shared && !view.empty()) {
         team_run_.team().communicator().broadcast(view, from);
       }
     }
-    const HostTensors own = host_tensors(HostCopy::write);
-    const CheckpointTensors to = own.views();
-    const auto copy = [](const View& target, const View& source) {
-      if (!target.empty() && target.data != source.data) {
-        std::copy_n(source.host<float>(), source.size(), target.host<float>());
-      }
-    };
-    copy(to.weights, tensors.weights);
-    copy(to.m, tensors.m);
-    copy(to.v, tensors.v);
-    copy(to.ema, tensors.ema);
   }
-  after_load(true);
+  after_load(shared ? team_run_.broadcast(with_average ? 1 : 0, from) > 0 : with_average);
 }
 
 void Training::after_load(bool with_average) {

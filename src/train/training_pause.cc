@@ -12,9 +12,13 @@ struct StopAsked {};  // thrown and caught inside a validation
 // ---- agreement and limits
 
 // Clocks and signals are each rank's own: the first rank's time and any rank's signal count for all.
-void Training::agree() {
+void Training::agree_on_time() {
   tick();
   state_.elapsed_seconds = team_run_.broadcast(state_.elapsed_seconds);
+}
+
+void Training::agree() {
+  agree_on_time();
   stop_signal_ = static_cast<int>(team_run_.largest(signals_.stop_signal()));
   save_asked_ = team_run_.largest(signals_.take_save_request() || save_asked_ ? 1 : 0) > 0;
   pause_asked_ = false;
@@ -98,8 +102,7 @@ void Training::validate() {
     stop_signal_ = signals_.stop_signal();
     return;
   }
-  tick();
-  state_.elapsed_seconds = team_run_.broadcast(state_.elapsed_seconds);
+  agree_on_time();
   window_.validation_seconds += seconds_since(begin);
   validated_at_ = elapsed();
   state_.metrics = result.metrics();
@@ -143,7 +146,7 @@ void Training::save() {
     }
   }
   team_run_.barrier();
-  tick();
+  agree_on_time();
   save_asked_ = false;
   saved_step_ = state_.step;
   saved_at_ = elapsed();
@@ -151,7 +154,7 @@ void Training::save() {
 }
 
 void Training::write_checkpoint(const CheckpointTensors& tensors) {
-  const Checkpoint checkpoint{state_, to_toml(config_), data_.source.bytes(),
+  const Checkpoint checkpoint{state_, team_run_.settings(), data_.source.bytes(),
                               data_.joint ? "" : data_.target.front().bytes()};
   const auto directory = save_checkpoint(run_.root(), checkpoint, model_.parameters(), tensors);
   if (state_.best_score && state_.best_step == state_.step) {

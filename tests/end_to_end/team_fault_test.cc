@@ -38,8 +38,9 @@ class TeamFaults : public ::testing::Test {
                             "checkpoint.every_steps=" + std::to_string(kInterval)});
   }
   std::vector<std::string> launch(int restarts) const {
-    return launch_arguments(kHosts, command("run"),
-                            {"--agent", disks_->agent(), "--restarts", std::to_string(restarts)});
+    std::vector<std::string> train = command("run");
+    train.insert(train.end(), more_.begin(), more_.end());
+    return launch_arguments(kHosts, train, {"--agent", disks_->agent(), "--restarts", std::to_string(restarts)});
   }
   fs::path disk(int host) const { return disks_->disk(Hosts::name(host)); }
 
@@ -100,6 +101,7 @@ class TeamFaults : public ::testing::Test {
   TemporaryDirectory directory_;
   std::unique_ptr<SeparateDisks> disks_;
   fs::path log_;
+  std::vector<std::string> more_;  // arguments of train
   PhiloxStream random_{std::random_device{}(), 1};
 };
 
@@ -112,6 +114,18 @@ TEST_F(TeamFaults, AKilledWorkerAndARestart) {
     EXPECT_TRUE(nothing_left());
     expect_the_same_bits();
   }
+}
+
+TEST_F(TeamFaults, ARestartDoesNotStartOverAgain) {
+  more_ = {"--start-over"};
+  const pid_t launcher = start_and_disturb(0, 1, [&](pid_t) { kill(worker(1), SIGKILL); });
+  EXPECT_EQ(wait_for(launcher), 0) << read_text(log_);
+  EXPECT_NE(read_text(log_).find("going on from step"), std::string::npos) << read_text(log_);
+  expect_the_same_bits();
+  // The next launch is another one.
+  const Result anew = run(launch(0));
+  EXPECT_EQ(anew.exit_code, 0) << anew.err;
+  EXPECT_EQ(anew.err.find("going on from step"), std::string::npos) << anew.err;
 }
 
 TEST_F(TeamFaults, AKilledLauncherAndTheNextLaunch) {

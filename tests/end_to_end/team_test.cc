@@ -136,8 +136,8 @@ class TeamDisks : public TeamTrain {
     TeamTrain::SetUp();
     disks_ = std::make_unique<SeparateDisks>(directory_, "run", 3);
   }
-  Result launch(const std::string& hosts, int steps) {
-    Result result = run(launch_arguments(hosts, command("run", steps), {"--agent", disks_->agent()}));
+  Result launch(const std::string& hosts, int steps, const std::vector<std::string>& more = {}) {
+    Result result = run(launch_arguments(hosts, command("run", steps, more), {"--agent", disks_->agent()}));
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result;
   }
@@ -166,6 +166,39 @@ TEST_F(TeamDisks, EveryHostKeepsTheLatestCheckpoint) {
   for (const std::string host : {"a", "b", "c"}) {
     EXPECT_EQ(saved_bits(directory_ / "whole"), saved_bits(disk(host)));
   }
+}
+
+// The moments of all ranks, although each keeps only its own and one host has no checkpoint.
+TEST_F(TeamDisks, ShardedMomentsComeFromAnotherHost) {
+  const std::vector<std::string> sharded{"dist.shard_optimizer=true", "optimizer.ema_decay=0.9"};
+  expect_trains(3, "whole", 30, sharded);
+  for (const std::string lost : {"a", "b"}) {
+    for (const std::string host : {"a", "b", "c"}) {
+      fs::remove_all(disk(host));
+    }
+    launch("a,b,c", 10, sharded);
+    fs::remove_all(disk(lost));
+    launch("a,b,c", 30, sharded);
+    for (const std::string host : {"a", "b", "c"}) {
+      EXPECT_EQ(saved_bits(directory_ / "whole"), saved_bits(disk(host))) << "without " << lost << ", " << host;
+    }
+  }
+}
+
+// Each host's workers have another number of threads, which is no matter of the run.
+TEST_F(TeamDisks, HostsWithDifferentNumbersOfWorkersGoOn) {
+  launch("a:2,b:1", 10);
+  EXPECT_EQ(read_text(disk("a") / "latest/manifest.json"), read_text(disk("b") / "latest/manifest.json"));
+  const Result on = launch("a:2,b:1", 20);
+  EXPECT_NE(on.err.find("going on from step 10"), std::string::npos) << on.err;
+}
+
+// Every rank has its own clock: what is due by the time is due for all or for none.
+TEST_F(TeamTrain, PausesByTheClockAreAgreed) {
+  const Result result = expect_trains(3, "timed", 400,
+                                      {"checkpoint.every_minutes=0.002", "validation.every_minutes=0.003",
+                                       "validation.max_sentences=30", "log.every_steps=100"});
+  EXPECT_NE(result.err.find("all 400 steps are done"), std::string::npos) << result.err;
 }
 
 }  // namespace

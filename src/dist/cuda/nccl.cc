@@ -1,4 +1,6 @@
+#include <memory>
 #include <mutex>
+#include <utility>
 
 #include "dist/cuda/nccl_library.h"
 #include "dist/cuda/side_stream.h"
@@ -33,6 +35,36 @@ ncclUniqueId from_hex(const std::string& text) {
   return id;
 }
 
+// The end of NCCL's communicator, which the team may ask for after ours is gone.
+struct Connection {
+  std::mutex mutex;
+  ncclComm_t comm = nullptr;
+  bool closed = false;
+  std::string failure;
+
+  void abort(const std::string& reason) {
+    const std::lock_guard lock(mutex);
+    if (failure.empty() && !closed) {
+      failure = reason;
+      nccl().comm_abort(comm);  // ends the kernels that wait for a peer
+    }
+  }
+  void close() {
+    const std::lock_guard lock(mutex);
+    if (failure.empty() && !std::exchange(closed, true)) {
+      nccl().comm_destroy(comm);
+    }
+  }
+  std::string problem() {
+    const std::lock_guard lock(mutex);
+    ncclResult_t status = ncclSuccess;
+    if (failure.empty() && (nccl().comm_get_async_error(comm, &status) != ncclSuccess || status != ncclSuccess)) {
+      return fmt::format("NCCL failed: {}", nccl().get_error_string(status));
+    }
+    return failure;
+  }
+};
+
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(Team& team, DeviceStream compute) : team_(team), side_(compute) {
@@ -42,14 +74,10 @@ class NcclCommunicator final : public Communicator {
     }
     id = from_hex(team.gather(to_hex(id)).front());
     check_nccl(nccl().comm_init_rank(&comm_, team.size(), id, team.rank()), "connecting the GPUs with NCCL");
-    team.on_failure([this](const std::string& reason) { abort(reason); });
+    connection_->comm = comm_;
+    team.on_failure([connection = connection_](const std::string& reason) { connection->abort(reason); });
   }
-  ~NcclCommunicator() override {
-    const std::lock_guard lock(mutex_);
-    if (failure_.empty()) {
-      nccl().comm_destroy(comm_);
-    }
-  }
+  ~NcclCommunicator() override { connection_->close(); }
 
   int rank() const override { return team_.rank(); }
   int size() const override { return team_.size(); }
@@ -81,21 +109,8 @@ class NcclCommunicator final : public Communicator {
   }
   Handle start_barrier() override { return team_.communicator().start_barrier(); }
 
-  void abort(const std::string& reason) override {
-    const std::lock_guard lock(mutex_);
-    if (failure_.empty()) {
-      failure_ = reason;
-      nccl().comm_abort(comm_);  // ends the kernels that wait for a peer
-    }
-  }
-  std::string failure() const override {
-    const std::lock_guard lock(mutex_);
-    ncclResult_t status = ncclSuccess;
-    if (failure_.empty() && (nccl().comm_get_async_error(comm_, &status) != ncclSuccess || status != ncclSuccess)) {
-      return fmt::format("NCCL failed: {}", nccl().get_error_string(status));
-    }
-    return failure_;
-  }
+  void abort(const std::string& reason) override { connection_->abort(reason); }
+  std::string failure() const override { return connection_->problem(); }
   Traffic traffic() const override { return {}; }  // recorded calls cannot be counted here
 
  private:
@@ -132,8 +147,7 @@ class NcclCommunicator final : public Communicator {
   Team& team_;
   SideStream side_;
   ncclComm_t comm_ = nullptr;
-  mutable std::mutex mutex_;  // of the next
-  std::string failure_;
+  const std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
 };
 
 }  // namespace
