@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -35,6 +36,21 @@ struct Options {
   bool no_profile = false;
 };
 
+constexpr int64_t kLongest = 1 << 20;  // tokens of a sentence
+
+void require_sound(const Options& options) {
+  require(options.data.empty() != options.lengths.empty(),
+          "give either --data DIR (made by tandem prepare) or --lengths FILE (\"source target\" a line)");
+  require(options.steps >= 1, "--steps is {}: give 1 or more", options.steps);
+  require(options.tokens >= 1, "--tokens is {}: give 1 or more", options.tokens);
+  require(options.micro_batch >= 0, "--micro-batch is {}: give 0 or more", options.micro_batch);
+  require(options.vocabulary >= 8 && options.vocabulary <= 1 << 24, "--vocabulary is {}: give 8 to {}",
+          options.vocabulary, 1 << 24);
+  require(options.dropout >= 0 && options.dropout < 1, "--dropout is {}: give 0 or more, below 1", options.dropout);
+  require(options.peer.empty() || !options.write_lengths.empty(),
+          "the peer reads the lengths from a file: give --write-lengths FILE");
+}
+
 // A corpus of random pieces with the given lengths, in a file that is gone when this ends.
 class RandomCorpus {
  public:
@@ -49,8 +65,9 @@ class RandomCorpus {
     CorpusWriter writer(path_, static_cast<int32_t>(vocabulary), static_cast<int32_t>(vocabulary));
     for (std::string line; reader.next(line);) {
       int64_t source = 0, target = 0;
-      require(std::sscanf(line.c_str(), "%ld %ld", &source, &target) == 2 && source >= 1 && target >= 1,
-              "{}:{}: \"{}\" is not a pair of lengths", lengths, reader.lines(), line);
+      require(std::sscanf(line.c_str(), "%ld %ld", &source, &target) == 2 && source >= 1 && target >= 1 &&
+                  std::max(source, target) <= kLongest,
+              "{}:{}: \"{}\" is not a pair of lengths of 1 to {}", lengths, reader.lines(), line, kLongest);
       writer.add(pieces(random, source - 1, vocabulary), pieces(random, target - 1, vocabulary));
     }
     writer.finish();
@@ -108,7 +125,7 @@ void run_peer(const Options& options, const ModelConfig& model, const StepBench&
   const std::string command =
       fmt::format("{} {} --lengths {} --tokens {} --d {} --f {} --h {} --L {} --V {} --variants {}", options.python,
                   options.peer, options.write_lengths, options.tokens, model.width, model.feed_forward, model.heads,
-                  model.encoder_layers, options.vocabulary, options.variants);
+                  model.encoder_layers, model.target_vocabulary, options.variants);
   std::printf("peer: %s\n", command.c_str());
   std::fflush(stdout);
   FILE* pipe = popen(command.c_str(), "r");
@@ -127,6 +144,7 @@ void run_peer(const Options& options, const ModelConfig& model, const StepBench&
 }
 
 void measure(const Options& options) {
+  require_sound(options);
   TrainConfig config;
   config.model = preset(options.model);
   config.model.source_vocabulary = config.model.target_vocabulary = options.vocabulary;
@@ -140,8 +158,6 @@ void measure(const Options& options) {
   config.batch.tokens = options.tokens;
   config.batch.max_length = config.model.max_length;
   config.micro_batch = options.micro_batch;
-  require(options.data.empty() != options.lengths.empty(),
-          "give either --data DIR (made by tandem prepare) or --lengths FILE (\"source target\" a line)");
   std::unique_ptr<RandomCorpus> random;
   std::filesystem::path path = std::filesystem::path(options.data) / "train.corpus";
   if (options.data.empty()) {
@@ -155,7 +171,10 @@ void measure(const Options& options) {
   if (!options.tune && !options.algorithms.empty()) {
     bench_options.algorithms = read_file(options.algorithms, 1 << 20);
   }
-  const StepBench bench = measure_step(Corpus::open(path, false), config, bench_options);
+  const Corpus corpus = Corpus::open(path, false);
+  config.model.source_vocabulary = corpus.vocabulary(Side::source);
+  config.model.target_vocabulary = corpus.vocabulary(Side::target);
+  const StepBench bench = measure_step(corpus, config, bench_options);
   print(bench);
   if (options.tune && !options.algorithms.empty()) {
     write_file(options.algorithms, bench.algorithms);
@@ -164,7 +183,6 @@ void measure(const Options& options) {
     write_file(options.write_lengths, fmt::format("{}\n", fmt::join(bench.lengths, "\n")));
   }
   if (!options.peer.empty()) {
-    require(!options.write_lengths.empty(), "the peer reads the lengths from a file: give --write-lengths FILE");
     run_peer(options, config.model, bench);
   }
 }

@@ -1,6 +1,7 @@
 #include "decoding.h"
 
 #include "data/lines.h"
+#include "text/cleaning.h"
 #include "train/setup.h"
 
 namespace tandem::cli {
@@ -51,6 +52,7 @@ std::vector<std::string> read_lines(const std::string& file) {
   for (std::string line; reader.next(line);) {
     require(!reader.cut(), "line {} of {} is longer than {} bytes", reader.lines(), reader.name(),
             LineReader::kLongestLine);
+    require(valid_utf8(line), "line {} of {} is not valid UTF-8", reader.lines(), reader.name());
     lines.push_back(std::move(line));
   }
   return lines;

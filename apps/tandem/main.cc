@@ -1,6 +1,7 @@
 // tandem: chooses the subcommand, runs it, and turns an error into one sentence on standard error.
 #include <fcntl.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -25,6 +26,7 @@ void occupy_standard_streams() {
 int main(int argc, char** argv) {
   using namespace tandem::cli;
   occupy_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond its limit is an error, not the end
   Program program("tandem", "Trains translation models and tells the truth about the run.", TANDEM_VERSION);
   add_demo(program);
   add_prepare(program);
@@ -43,7 +45,10 @@ int main(int argc, char** argv) {
   add_agent(program);
   add_preflight_worker(program);
   try {
-    return program.run(argc, argv);
+    const int code = program.run(argc, argv);
+    tandem::require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0,
+                    "not all could be written to standard output");
+    return code;
   } catch (const tandem::Interrupted& interrupted) {
     tandem::log::status("");
     std::fprintf(stderr, "tandem: %s\n", interrupted.what());

@@ -41,11 +41,15 @@ std::string place_of_files(const ReportArguments& arguments) {
 }
 
 void run_report(const ReportArguments& arguments) {
+  require(arguments.data.empty() || fs::exists(fs::path(arguments.data) / "stats.json"),
+          "--data {}: there is no stats.json, so it is no directory made by `tandem prepare`", arguments.data);
   require(arguments.price_per_hour >= 0, "--price-per-hour is {}: give 0 or more", arguments.price_per_hour);
   const std::string out = place_of_files(arguments);
   std::vector<RunReport> reports;
   for (const std::string& run : arguments.runs) {
     reports.push_back(read_report(run, {.data = arguments.data, .price_per_hour = arguments.price_per_hour}));
+    require(reports.back().run.main().last_time() > 0 || fs::exists(fs::path(run) / "lock"),
+            "{} holds no record of a run: give a run directory or its metrics file", run);
   }
   if (!out.empty()) {
     write_reports(reports, out);

@@ -14,6 +14,7 @@
 #include "data/lines.h"
 #include "text/bleu.h"
 #include "text/chrf.h"
+#include "text/cleaning.h"
 #include "text/metric_text.h"
 #include "text/resampling.h"
 #include "text/ter.h"
@@ -47,6 +48,7 @@ std::vector<std::string> read_lines(const std::string& name) {
   for (std::string line; reader.next(line);) {
     require(!reader.cut(), "line {} of {} is longer than {} bytes: is this one sentence a line?", reader.lines(),
             reader.name(), LineReader::kLongestLine);
+    require(valid_utf8(line), "line {} of {} is not valid UTF-8", reader.lines(), reader.name());
     lines.emplace_back(metric::rstrip_utf8(line));
   }
   return lines;

@@ -16,6 +16,7 @@
 #include "decode/text_output.h"
 #include "decode/translate_stream.h"
 #include "decoding.h"
+#include "text/cleaning.h"
 
 namespace tandem::cli {
 
@@ -35,8 +36,13 @@ std::function<bool(std::string&)> open_input(const std::string& name, bool typed
     return [](std::string& line) { return static_cast<bool>(std::getline(std::cin, line)); };
   }
   auto reader = std::make_shared<LineReader>(name);  // lives as long as the function that holds it
-  return [reader](std::string& line) {
+  return [reader, warned = false](std::string& line) mutable {
     const bool more = reader->next(line);
+    if (more && !warned && !valid_utf8(line)) {
+      warned = true;
+      log::warning("line {} of {} is not valid UTF-8: what is not is lost, here and maybe in later lines",
+                   reader->lines(), reader->name());
+    }
     if (more && reader->cut()) {
       log::warning("line {} of {} is longer than {} bytes: only its beginning is translated", reader->lines(),
                    reader->name(), LineReader::kLongestLine);

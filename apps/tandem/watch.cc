@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "commands.h"
 #include "core/error.h"
@@ -72,11 +73,15 @@ void show_screen(std::span<const RunReport> reports) {
 void watch_text(WatchedRuns& runs) {
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   std::map<std::string, std::string> said;
+  bool told = false;  // that there is nothing
   if (terminal) {
     print("\x1b[2J");
   }
   every_second(runs, [&](bool changed) {
     const std::vector<RunReport> reports = runs.reports();
+    if (reports.empty() && !std::exchange(told, true)) {
+      log::info("no run there yet; waiting for one (Ctrl-C ends)");
+    }
     if (terminal) {
       show_screen(reports);
     } else if (changed) {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iostream>
 #include <mutex>
+#include <utility>
 
 #include "core/error.h"
 
@@ -17,7 +18,10 @@ namespace tandem::log {
 namespace {
 
 std::mutex mutex;
+constexpr size_t kMostUnfiled = 1 << 16;  // bytes
+
 std::ofstream file;
+std::string unfiled;  // lines that were written before a file was opened
 std::string status_text;
 bool quiet = false;
 
@@ -34,8 +38,11 @@ void write_line(const std::string& line, const char* mark, bool warning) {
     write_console(stderr, fmt::format("{}{}{}\n", status_text.empty() ? "" : "\r\033[K", mark, line));
     draw_status();
   }
+  const std::string filed = fmt::format("{:%Y-%m-%d %H:%M:%S} {}{}\n", fmt::localtime(std::time(nullptr)), mark, line);
   if (file.is_open()) {
-    file << fmt::format("{:%Y-%m-%d %H:%M:%S} {}{}\n", fmt::localtime(std::time(nullptr)), mark, line) << std::flush;
+    file << filed << std::flush;
+  } else if (unfiled.size() + filed.size() <= kMostUnfiled) {
+    unfiled += filed;
   }
 }
 
@@ -55,6 +62,7 @@ void open_file(const std::filesystem::path& path) {
   file.clear();
   file.open(path, std::ios::app);
   require(file.is_open(), "cannot write the log {}: check that the directory is writable", path.string());
+  file << std::exchange(unfiled, "") << std::flush;
 }
 
 void close_file() {

@@ -27,7 +27,7 @@ void warning(fmt::format_string<Args...> format, Args&&... args) {
 // Writes to the console as it is. What cannot be written (a full disk behind it) is lost: it must not end the work.
 void write_console(std::FILE* stream, const std::string& text);
 
-// From now on every line is also appended to this file, with the time of day.
+// From now on every line is also appended to this file, with the time of day; those before it come first.
 void open_file(const std::filesystem::path& path);
 void close_file();
 

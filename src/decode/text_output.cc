@@ -12,11 +12,15 @@ TextOutput::TextOutput(const std::string& name) : name_(name == "-" ? "standard 
     stream_ = stdout;
     return;
   }
-  // Through links, so that a link stays one; absolute, so that there is a directory to write beside the file.
-  path_ = std::filesystem::weakly_canonical(std::filesystem::absolute(name));
-  const auto type = std::filesystem::status(path_).type();
+  // Through links, so that a link stays one; absolute, so that there is a directory to write beside the file. A pipe
+  // (/dev/stdout) has no path of its own.
+  const auto type = std::filesystem::status(name).type();
+  const bool a_file = type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found;
+  require(type != std::filesystem::file_type::not_found || !std::filesystem::is_symlink(name),
+          "cannot write {}: it is a link that leads nowhere", name);
+  path_ = a_file ? std::filesystem::weakly_canonical(std::filesystem::absolute(name)) : std::filesystem::path(name);
   require(type != std::filesystem::file_type::directory, "cannot write {}: it is a directory", name);
-  if (type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found) {
+  if (a_file) {
     require(std::filesystem::is_directory(path_.parent_path()), "cannot write {}: its directory does not exist", name);
     file_ = std::make_unique<FileWriter>(path_.parent_path() / fmt::format(".{}.partial", path_.filename().string()));
   } else {

@@ -163,6 +163,11 @@ void remove_old_checkpoints(const fs::path& run, const CheckpointConfig& keep, M
 std::optional<fs::path> find_latest(const fs::path& run) {
   std::vector<fs::path> candidates = list_checkpoints(run);
   std::reverse(candidates.begin(), candidates.end());
+  std::error_code none;
+  if (!fs::exists(run / "latest", none) && (!candidates.empty() || fs::is_symlink(run / "latest", none))) {
+    log::warning("{} is missing or leads nowhere; {}", (run / "latest").string(),
+                 candidates.empty() ? "no checkpoint is left, so the run begins anew" : "the newest checkpoint counts");
+  }
   if (const fs::path latest = target_of(run, "latest"); !latest.empty()) {
     std::stable_partition(candidates.begin(), candidates.end(),
                           [&](const fs::path& other) { return other.filename() == latest.filename(); });

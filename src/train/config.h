@@ -75,9 +75,10 @@ struct DistConfig {
   DType wire = DType::f32;       // of gradients between ranks: f32, or bf16 for half the bytes
   bool shard_optimizer = false;  // each rank keeps and updates its part of the optimizer's state
   double bucket_mb = 4;          // gradients are sent in pieces of about this size while the backward pass goes on
-  std::string engine = "auto";   // between GPUs: auto, nccl or gloo
-  bool hierarchical = true;      // with several ranks on a host: add up inside the hosts, then between them
-  bool share_device = false;     // ranks of one host may share a GPU
+  enum class Engine : uint8_t { automatic, nccl, gloo };
+  Engine engine = Engine::automatic;  // between GPUs
+  bool hierarchical = true;           // with several ranks on a host: add up inside the hosts, then between them
+  bool share_device = false;          // ranks of one host may share a GPU
 };
 
 struct TrainConfig {

@@ -117,7 +117,7 @@ void visit_config(TrainConfig& c, Visit& visit) {
   visit.choice("dist.wire", c.dist.wire, Choices{"f32", "bf16"});
   visit("dist.shard_optimizer", c.dist.shard_optimizer, Range{});
   visit("dist.bucket_mb", c.dist.bucket_mb, Range{.low = 0, .high = 1024, .above = true});
-  visit("dist.engine", c.dist.engine, Range{});
+  visit.choice("dist.engine", c.dist.engine, Choices{"auto", "nccl", "gloo"});
   visit("dist.hierarchical", c.dist.hierarchical, Range{});
   visit("dist.share_device", c.dist.share_device, Range{});
 }

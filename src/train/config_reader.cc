@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "text/cleaning.h"
 #include "train/config_fields.h"
 
 namespace tandem {
@@ -58,11 +59,15 @@ class Reader {
   void operator()(const char* key, T& member, Range) {
     if (const toml::node* node = take(key)) {
       const auto value = value_of<T>(*node, key);
-      if (value) {
-        member = *value;
-      } else {
-        wrong_type(key, *node, type_name(member));
+      if (!value) {
+        return wrong_type(key, *node, type_name(member));
       }
+      if constexpr (std::is_same_v<T, std::string>) {  // or the config could not be written and read again
+        if (!valid_utf8(*value)) {
+          report_.errors.push_back(fmt::format("{}: {} must be UTF-8 text", report_.place_of(key), key));
+        }
+      }
+      member = *value;
     }
   }
 

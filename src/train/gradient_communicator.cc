@@ -69,17 +69,16 @@ std::unique_ptr<Communicator> make_gradient_communicator(Team& team, Backend& ba
   if (team.size() == 1) {
     return nullptr;
   }
-  require(config.engine == "auto" || config.engine == "nccl" || config.engine == "gloo",
-          "dist.engine = \"{}\" is none of auto, nccl and gloo", config.engine);
+  using Engine = DistConfig::Engine;
   const DeviceStream stream = backend.stream();
   require_same_kind(team, stream.handle != nullptr);
   if (stream.handle == nullptr) {
-    require(config.engine != "nccl", "dist.engine = \"nccl\" needs GPUs: use \"auto\" or \"gloo\"");
+    require(config.engine != Engine::nccl, "dist.engine = \"nccl\" needs GPUs: use \"auto\" or \"gloo\"");
     return make_host_communicator(team, config);
   }
   const std::string problem = first_problem(team, why_no_nccl());
-  require(config.engine != "nccl" || problem.empty(), "dist.engine = \"nccl\" cannot be used: {}", problem);
-  if (config.engine != "gloo" && problem.empty()) {
+  require(config.engine != Engine::nccl || problem.empty(), "dist.engine = \"nccl\" cannot be used: {}", problem);
+  if (config.engine != Engine::gloo && problem.empty()) {
     set_up_nccl(team, config);
     log::info("gradients travel between GPUs over NCCL");
     return make_nccl_communicator(team, stream);

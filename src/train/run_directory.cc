@@ -36,7 +36,8 @@ fs::path created(const fs::path& root) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(const fs::path& root, Use use) : root_(use == Use::own ? created(root) : root) {
+RunDirectory::RunDirectory(const fs::path& root, Use use)
+    : root_(use == Use::own ? created(root) : root), is_new_(use == Use::own && !fs::exists(root_ / "lock")) {
   if (use == Use::own) {
     lock_.emplace(root_ / "lock", "the run directory " + root.string());
     erase(cleared());
@@ -60,12 +61,26 @@ void RunDirectory::clear() {
   std::error_code error;
   fs::rename(checkpoints(), cleared(), error);
   require(!error, "cannot rename {}: {}", checkpoints().string(), error.message());
+  erase_all();
+  make_directories();
+}
+
+void RunDirectory::erase_all() {
   for (const fs::path& path :
        {root_ / "latest", root_ / "best", cleared(), metrics(), events(), log(), config(), statistics(), algorithms(),
         root_ / "logs", root_ / kLaunchFile, root_ / "report.html", root_ / "report.md", root_ / "report.json"}) {
     erase(path);
   }
-  make_directories();
+}
+
+void RunDirectory::abandon() {
+  if (is_new_) {
+    erase_all();
+    erase(checkpoints());
+    erase(root_ / "lock");
+    std::error_code none;
+    fs::remove(root_, none);  // unless something else is in it
+  }
 }
 
 }  // namespace tandem

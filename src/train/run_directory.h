@@ -32,12 +32,17 @@ class RunDirectory {
   // Removes everything a former run left here, and nothing else: to start over.
   void clear();
 
+  // Removes the directory where it is this object's own making: nothing was trained.
+  void abandon();
+
  private:
   void make_directories() const;
+  void erase_all();
 
   std::filesystem::path cleared() const { return root_ / ".cleared"; }  // what clear() was deleting
 
   std::filesystem::path root_;
+  bool is_new_;
   std::optional<FileLock> lock_;
 };
 

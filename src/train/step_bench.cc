@@ -132,7 +132,7 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
     bench.rounds /= count;
     bench.flops /= count;
     bench.dead_rows = plan.layouts.empty() ? 0 : 1 - used / capacity;
-    bench.memory = free_before - backend->memory_sizes().free;
+    bench.memory = free_before - std::min(free_before, backend->memory_sizes().free);
     last = steps.back();
   }
   bench.device = backend->description();

@@ -65,14 +65,19 @@ Identity team_identity(const TrainConfig& config, const Prepared& data, const st
           .device = wants_gpu(config) && !config.dist.share_device ? config.device : ""};
 }
 
+// A damaged one is none: resuming finds the newest that is sound.
 std::string checkpoint_identity(const fs::path& run) {
   std::error_code none;
   const fs::path latest = run / "latest";
   if (!fs::exists(latest, none) || !has_manifest(latest)) {
     return "";
   }
-  const std::string manifest = read_file(latest / "manifest.json", 1 << 20);
-  return fmt::format("{} {}", load_checkpoint(latest, false).state.step, checksum(manifest));
+  try {
+    const std::string manifest = read_file(latest / "manifest.json", 1 << 20);
+    return fmt::format("{} {}", load_checkpoint(latest, false).state.step, checksum(manifest));
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 TeamRun::TeamRun(TrainConfig& config, const Prepared& data, bool start_over) : settings_(to_toml(config)) {
@@ -85,20 +90,25 @@ TeamRun::TeamRun(TrainConfig& config, const Prepared& data, bool start_over) : s
   const std::string launch = variable("TANDEM_LAUNCH");
   const fs::path launched = fs::path(config.run) / RunDirectory::kLaunchFile;
   start_over = start_over && (launch.empty() || small_text(launched) != launch);
+  starts_over_ = start_over;
   team_ = join_team(world, team_identity(config, data, start_over ? "" : checkpoint_identity(config.run)));
   const int owner = first_node_on_disk(config.run);
   keeps_checkpoints_ = first() || (team_->local_rank() == 0 && owner == team_->node());
   if (!first() && keeps_checkpoints_) {
     directory_.emplace(config.run);
   }
-  if (start_over && keeps_checkpoints_) {
-    directory_->clear();
-    write_file(launched, launch);
-  }
   barrier();
   if (!directory_) {
     directory_.emplace(config.run, RunDirectory::Use::guest);
   }
+}
+
+void TeamRun::clear() {
+  if (keeps_checkpoints_) {
+    directory_->clear();
+    write_file(directory_->root() / RunDirectory::kLaunchFile, variable("TANDEM_LAUNCH"));
+  }
+  barrier();
 }
 
 // The lowest node that has this disk: the first rank of each leaves a file there, and all look for them.

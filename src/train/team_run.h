@@ -16,7 +16,7 @@ namespace tandem {
 class TeamRun {
  public:
   // Opens the run directory and meets the other ranks that the environment names. Where the team has several ranks on
-  // this host, config's device and threads become this rank's own. start_over removes what a former run left.
+  // this host, config's device and threads become this rank's own.
   TeamRun(TrainConfig& config, const Prepared& data, bool start_over);
 
   Team& team() { return *team_; }
@@ -41,6 +41,10 @@ class TeamRun {
   std::vector<std::string> gather(const std::string& text);
   void barrier() { team_->communicator().barrier(); }
 
+  // Asked to forget what a former run left; it is there until clear(), which all ranks call.
+  bool starts_over() const { return starts_over_; }
+  void clear();
+
   // The end: nobody takes this rank's silence for a death any more.
   void leave() { team_->leave(); }
 
@@ -50,6 +54,7 @@ class TeamRun {
   std::string settings_;
   std::unique_ptr<Team> team_;
   std::optional<RunDirectory> directory_;
+  bool starts_over_ = false;
   bool keeps_checkpoints_ = true;
 };
 

@@ -51,7 +51,8 @@ class Training {
   }
 
   std::optional<TeamUpdate> make_team_update();
-  void use_algorithms();
+  std::string use_algorithms();
+  void require_same_tokenizer(const Checkpoint& checkpoint, const std::filesystem::path& from) const;
   void keep_statistics() const;
   void begin_fresh();
   bool resume();

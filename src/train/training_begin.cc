@@ -12,19 +12,22 @@
 namespace tandem {
 
 // The table that the run began with, so that a resumed run computes the same bits; else the config's.
-void Training::use_algorithms() {
+// The table that the run began with, or the config's; gives what the run shall keep.
+std::string Training::use_algorithms() {
   constexpr size_t kMostBytes = 1 << 20;
-  if (std::filesystem::exists(run_.algorithms())) {
+  if (!team_run_.starts_over() && std::filesystem::exists(run_.algorithms())) {
     try {
       backend_->use_algorithms(read_file(run_.algorithms(), kMostBytes), run_.algorithms().string());
     } catch (const Error& error) {
       log::warning("{}; the run goes on without it, and not with the same bits", error.what());
     }
-  } else if (!config_.algorithms.empty()) {
-    const std::string table = read_file(config_.algorithms, kMostBytes);
-    backend_->use_algorithms(table, config_.algorithms);
-    write_file(run_.algorithms(), table);
+    return "";
   }
+  const std::string table = config_.algorithms.empty() ? "" : read_file(config_.algorithms, kMostBytes);
+  if (!table.empty()) {
+    backend_->use_algorithms(table, config_.algorithms);
+  }
+  return table;
 }
 
 std::optional<TeamUpdate> Training::make_team_update() {
@@ -47,18 +50,25 @@ void Training::keep_statistics() const {
 }
 
 void Training::begin() {
-  use_algorithms();
-  if (team_run_.keeps_checkpoints()) {
+  const std::string table = use_algorithms();
+  if (team_run_.keeps_checkpoints() && !team_run_.starts_over()) {
     remove_stale_checkpoints(run_.root());
   }
   team_run_.barrier();
-  const bool resumed = resume();
+  const bool resumed = !team_run_.starts_over() && resume();
   if (!resumed) {
     begin_fresh();
   }
+  if (team_run_.starts_over()) {  // now that all that was asked for is there
+    team_run_.clear();
+  }
+  log::open_file(team_run_.first() ? run_.log() : run_.rank_log(team_run_.rank()));
   if (team_run_.keeps_checkpoints()) {
     write_file(run_.config(), team_run_.settings());
     keep_statistics();
+  }
+  if (!table.empty()) {
+    write_file(run_.algorithms(), table);
   }
   const DeviceStream stream = backend_->stream();
   observer_.emplace(team_run_, config_, stream.handle == nullptr ? "" : gpu_bus_id(stream.device),
@@ -99,6 +109,14 @@ void Training::tell_setup() {
   observer_->write(record);
 }
 
+// Weights belong to their pieces.
+void Training::require_same_tokenizer(const Checkpoint& checkpoint, const std::filesystem::path& from) const {
+  require(checkpoint.source_tokenizer == data_.source.bytes() &&
+              checkpoint.target_tokenizer == (data_.joint ? "" : data_.target.front().bytes()),
+          "init = {}: this model's tokenizer is another one than that of {}; prepare the data with --tokenizer {}",
+          from.string(), data_.directory.string(), (from / "source.model").string());
+}
+
 void Training::begin_fresh() {
   state_ = {};
   state_.seed = config_.seed;
@@ -108,6 +126,7 @@ void Training::begin_fresh() {
     initialize(masters.view(), model_.parameters(), config_.seed);
     if (!config_.init.empty()) {
       const auto from = resolve_model(config_.init);
+      require_same_tokenizer(load_checkpoint(from, false), from);
       load_inference_weights(from, model_.parameters(), masters.view());
       log::info("the weights begin as those of {}", from.string());
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/log.h"
 #include "core/philox.h"
 #include "decode/translator.h"
 #include "text/chrf.h"
@@ -87,7 +88,10 @@ ValidationResult Validator::run(const Weights& weights, Arena& arena, const std:
   ValidationResult result;
   result.valid = loss(weights, valid_source_, valid_target_, arena);
   result.train = loss(weights, train_source_, train_target_, arena);
-  if (config_.decode && !valid_source_.empty()) {
+  const bool sound = std::isfinite(result.valid.totals.nll);  // the same on all ranks
+  if (config_.decode && !valid_source_.empty() && !sound) {
+    log::warning("the validation loss is not a number, so nothing is translated");
+  } else if (config_.decode && !valid_source_.empty()) {
     translate(result, weights, between);
   }
   return result;

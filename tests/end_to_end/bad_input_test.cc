@@ -152,5 +152,54 @@ TEST_F(BadInput, FullDiskAndUnwritableDirectory) {
                  {"/proc/run"});
 }
 
+// What --start-over would remove stays until everything that was asked for is there, and a run that cannot begin leaves
+// no directory behind.
+TEST_F(BadInput, AStartThatFailsChangesNothing) {
+  ASSERT_EQ(run(train_arguments(directory_, "run", 4, {"checkpoint.every_steps=2"})).exit_code, 0);
+  const std::string before = read_text(directory_ / "run/latest/model.safetensors");
+  for (const std::string bad : {"init=nope", "algorithms=nope", "batch.tokens=1", "device=cuda:99"}) {
+    expect_refused(train_arguments(directory_, "run", 4, {"--start-over", bad}), {});
+    EXPECT_EQ(read_text(directory_ / "run/latest/model.safetensors"), before) << bad;
+    EXPECT_TRUE(fs::exists(directory_ / "run/train.log")) << bad;
+    expect_refused(train_arguments(directory_, "new", 4, {bad}), {});
+    EXPECT_FALSE(fs::exists(directory_ / "new")) << bad;
+  }
+  EXPECT_EQ(run(train_arguments(directory_, "run", 4, {"--start-over", "init=" + directory_.at("run")})).exit_code, 0);
+  expect_refused(train_arguments(directory_, "caf\xE9", 4), {"UTF-8"});
+  expect_refused(train_arguments(directory_, "new", 4, {"dist.engine=carrier"}), {"dist.engine", "nccl"});
+}
+
+TEST_F(BadInput, ADamagedStateIsLikeAnyOtherDamage) {
+  ASSERT_EQ(run(train_arguments(directory_, "run", 4, {"checkpoint.every_steps=2"})).exit_code, 0);
+  write_text(directory_ / "run/latest/state.json", "{");
+  const Result on = run(train_arguments(directory_, "run", 6));
+  EXPECT_EQ(on.exit_code, 0) << on.err;
+  EXPECT_NE(on.err.find("going on with the older checkpoint"), std::string::npos) << on.err;
+}
+
+TEST_F(BadInput, WeightsOfOtherPiecesAreNoBeginning) {
+  ASSERT_EQ(run(train_arguments(directory_, "run", 2)).exit_code, 0);
+  ASSERT_EQ(run({"prepare", "--source", directory_.at("dev.en"), "--target", directory_.at("dev.de"), "--vocab-size",
+                 "80", "--out", directory_.at("other")})
+                .exit_code,
+            0);
+  ASSERT_NE(read_text(directory_ / "other/joint.model"), read_text(directory_ / "data/joint.model"));
+  std::vector<std::string> arguments = train_arguments(directory_, "next", 2, {"init=" + directory_.at("run")});
+  EXPECT_EQ(run(arguments).exit_code, 0);
+  arguments[2] = "data=" + directory_.at("other");
+  arguments[3] = "run=" + directory_.at("third");
+  expect_refused(arguments, {"tokenizer", "--tokenizer"});
+}
+
+TEST_F(BadInput, TextThatIsNotUtf8AndOutputThatIsFull) {
+  write_text(directory_ / "hyp", "a\xFF b\n");
+  write_text(directory_ / "ref", "a b\n");
+  expect_refused({"score", "--hyp", directory_.at("hyp"), "--ref", directory_.at("ref")}, {"line 1", "UTF-8"});
+  EXPECT_NE(std::system((std::string(TANDEM_BINARY) + " score --hyp " + directory_.at("ref") + " --ref " +
+                         directory_.at("ref") + " > /dev/full 2>/dev/null")
+                            .c_str()),
+            0);
+}
+
 }  // namespace
 }  // namespace tandem::testing
