@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -159,6 +160,9 @@ void print_text(const std::vector<Result>& results, const ScoreArguments& argume
 
 void run_score(const ScoreArguments& arguments) {
   require(arguments.width >= 0 && arguments.width <= 17, "--width is 0 to 17 decimals, not {}", arguments.width);
+  const double smooth = arguments.bleu.smooth_value;
+  require(smooth == BleuOptions().smooth_value || (smooth >= 0 && std::isfinite(smooth)),
+          "--smooth-value is {}: give 0 or more", smooth);
   require(!(arguments.confidence && arguments.sentence_level),
           "--confidence is of a whole text: leave out --sentence-level");
   const auto hypotheses = read_lines(arguments.hypothesis);

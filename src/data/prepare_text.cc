@@ -85,9 +85,9 @@ void check_config(const PrepareConfig& config) {
         "--separate is for new tokenizers; give --target-tokenizer instead");
   require(faults.empty(), "{}", faults);
   if (fs::exists(fs::symlink_status(config.out))) {
-    require(config.force, "{} exists already; choose another --out, or add --force to replace it", config.out.string());
-    require(replaceable(config.out), "{} exists and is not a prepared directory, so --force does not replace it",
+    require(replaceable(config.out), "{} exists and is not a prepared directory; choose another --out",
             config.out.string());
+    require(config.force, "{} exists already; choose another --out, or add --force to replace it", config.out.string());
   }
 }
 

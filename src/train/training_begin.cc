@@ -23,7 +23,7 @@ std::string Training::use_algorithms() {
     }
     return "";
   }
-  const std::string table = config_.algorithms.empty() ? "" : read_file(config_.algorithms, kMostBytes);
+  std::string table = config_.algorithms.empty() ? "" : read_file(config_.algorithms, kMostBytes);
   if (!table.empty()) {
     backend_->use_algorithms(table, config_.algorithms);
   }

@@ -326,12 +326,15 @@ TEST_F(Prepare, VocabularySmallerThanTheCharacters) {
 TEST_F(Prepare, ReplacesOnlyAPreparedDirectoryAndOnlyWhenForced) {
   fs::create_directory(config_.out);
   write_file(at("out/precious.txt"), "x");
-  EXPECT_TRUE(contains(error_of([&] { prepare(config_); }), "exists already"));
+  EXPECT_TRUE(contains(error_of([&] { prepare(config_); }), "is not a prepared directory"));
   config_.force = true;
   EXPECT_TRUE(contains(error_of([&] { prepare(config_); }), "is not a prepared directory"));
   EXPECT_TRUE(fs::exists(at("out/precious.txt")));
   fs::remove(at("out/precious.txt"));
   prepare(config_);
+  config_.force = false;
+  EXPECT_TRUE(contains(error_of([&] { prepare(config_); }), "exists already"));
+  config_.force = true;
   config_.seed = 5;
   const std::string before = Prepared::open(config_.out).fingerprint;
   prepare(config_);
