@@ -29,7 +29,7 @@ test:
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -LE soak -j2
 
 soak: test sanitize
-	@TANDEM_SOAK=1 ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j2
+	@TANDEM_SOAK=1 ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j1 --timeout 7200
 
 sanitize:
 	@tools/install-packages test
