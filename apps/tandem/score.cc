@@ -12,6 +12,7 @@
 
 #include "commands.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "data/lines.h"
 #include "text/bleu.h"
 #include "text/chrf.h"
@@ -46,10 +47,15 @@ struct Result {
 std::vector<std::string> read_lines(const std::string& name) {
   LineReader reader(name, true);
   std::vector<std::string> lines;
+  bool warned = false;
   for (std::string line; reader.next(line);) {
     require(!reader.cut(), "line {} of {} is longer than {} bytes: is this one sentence a line?", reader.lines(),
             reader.name(), LineReader::kLongestLine);
-    require(valid_utf8(line), "line {} of {} is not valid UTF-8", reader.lines(), reader.name());
+    if (!warned && !valid_utf8(line)) {
+      warned = true;
+      log::warning("line {} of {} is not valid UTF-8: what is not counts as U+FFFD, here and in later lines",
+                   reader.lines(), reader.name());
+    }
     lines.emplace_back(metric::rstrip_utf8(line));
   }
   return lines;
