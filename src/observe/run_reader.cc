@@ -9,7 +9,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/file.h"
+#include "core/small_file.h"
 #include "observe/rank_reader.h"
 #include "observe/run_reader_points.h"
 
@@ -22,7 +22,6 @@ namespace {
 constexpr size_t kMostPoints = 1 << 14;   // of a series, before it is thinned to half
 constexpr size_t kPointsOfAll = 1 << 17;  // of all ranks together
 constexpr size_t kFewestPoints = 1 << 8;  // that a rank may have
-constexpr uint64_t kLargestConfig = 1 << 20;
 constexpr size_t kMostRanks = 4096, kMostReasons = 64;
 
 // Rank of metrics/<rank>.jsonl and of its segments, metrics/<rank>.<first>-<last>.jsonl; nothing for other names.
@@ -54,12 +53,6 @@ PreparedSide side_of(const nlohmann::ordered_json& json, const std::string& side
           .vocabulary = at("/vocabulary"),
           .unknown_tokens = at("/unknown_tokens"),
           .unknown_percent = at("/unknown_percent")};
-}
-
-std::string small_file(const fs::path& path) {
-  std::error_code error;
-  const bool readable = fs::is_regular_file(path, error) && fs::file_size(path, error) <= kLargestConfig;
-  return readable && !error ? read_file(path, kLargestConfig) : "";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/manifest.h"
+#include "core/small_file.h"
 #include "core/threads.h"
 #include "dist/environment.h"
 #include "train/checkpoint.h"
@@ -25,13 +26,6 @@ std::string shared_settings(TrainConfig config) {
 }
 
 bool wants_gpu(const TrainConfig& config) { return config.device != "cpu" && gpu_count() > 0; }
-
-std::string small_text(const fs::path& path) {
-  constexpr uintmax_t kMostBytes = 4096;
-  std::error_code error;
-  const bool small = fs::is_regular_file(path, error) && fs::file_size(path, error) <= kMostBytes;
-  return small ? read_file(path, kMostBytes) : "";
-}
 
 std::string random_name() {
   std::random_device random;
@@ -89,7 +83,7 @@ TeamRun::TeamRun(TrainConfig& config, const Prepared& data, bool start_over) : s
   // A launcher that restarts its workers wants what they have done since, not to start over once more.
   const std::string launch = variable("TANDEM_LAUNCH");
   const fs::path launched = fs::path(config.run) / RunDirectory::kLaunchFile;
-  start_over = start_over && (launch.empty() || small_text(launched) != launch);
+  start_over = start_over && (launch.empty() || small_file(launched) != launch);
   starts_over_ = start_over;
   team_ = join_team(world, team_identity(config, data, start_over ? "" : checkpoint_identity(config.run)));
   const int owner = first_node_on_disk(config.run);

@@ -3,6 +3,7 @@
 #include "backend/cuda_device.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/small_file.h"
 #include "data/prepared_files.h"
 #include "train/checkpoint_state.h"
 #include "train/product_rate.h"
@@ -41,11 +42,9 @@ std::optional<TeamUpdate> Training::make_team_update() {
 
 // Whoever reads the run later, or elsewhere, need not have the data.
 void Training::keep_statistics() const {
-  constexpr uintmax_t kMostBytes = 1 << 20;
-  const std::filesystem::path file = data_.directory / kStatisticsFile;
-  std::error_code error;
-  if (std::filesystem::is_regular_file(file, error) && std::filesystem::file_size(file, error) <= kMostBytes) {
-    write_file(run_.statistics(), read_file(file, kMostBytes));
+  const std::string text = small_file(data_.directory / kStatisticsFile);
+  if (!text.empty()) {
+    write_file(run_.statistics(), text);
   }
 }
 

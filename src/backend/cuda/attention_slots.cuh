@@ -1,9 +1,10 @@
 // Which block of attention has which sentence.
 //
 // The queries of each sentence are cut into tiles of kTile rows, and blocks are given out by slots: sentence i has the
-// slots from starts[i] / kTile + i on, which are always enough and at least one. So the number of slots is known without
-// the starts, and few of them are empty. The rows past the last sentence are sentence number `sentences`. A kernel of
-// its own writes down whose each slot is: a block that looked for its sentence would spend a quarter of its time on it.
+// slots from starts[i] / kTile + i on, which are always enough and at least one. So the number of slots is known
+// without the starts, and few of them are empty. The rows past the last sentence are sentence number `sentences`. A
+// kernel of its own writes down whose each slot is: a block that looked for its sentence would spend a quarter of its
+// time on it.
 #pragma once
 
 #include <algorithm>
