@@ -3,9 +3,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/error.h"
 #include "launch/push.h"
-#include "train/config.h"
 
 namespace tandem::cli {
 
@@ -31,9 +29,7 @@ LaunchOptions launch_options(const HostsOptions& given, std::vector<std::string>
   return options;
 }
 
-void push_to_hosts(const LaunchOptions& options, const std::string& config, const std::vector<std::string>& overrides) {
-  const std::string data = load_config(config, overrides).data;
-  require(!data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
+void push_to_hosts(const LaunchOptions& options, const std::string& config, const std::string& data) {
   std::vector<std::string> paths;
   for (const std::string& path : {config, data}) {
     paths.push_back(std::filesystem::absolute(path).lexically_normal().string());

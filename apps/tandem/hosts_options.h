@@ -21,7 +21,7 @@ void add_hosts_options(Command& command, HostsOptions& options);
 // Workers with these arguments, in this directory.
 LaunchOptions launch_options(const HostsOptions& given, std::vector<std::string> command);
 
-// Brings the program, the config and the config's data to the hosts.
-void push_to_hosts(const LaunchOptions& options, const std::string& config, const std::vector<std::string>& overrides);
+// Brings the program, the config file and the data to the hosts.
+void push_to_hosts(const LaunchOptions& options, const std::string& config, const std::string& data);
 
 }  // namespace tandem::cli

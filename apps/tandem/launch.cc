@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "hosts_options.h"
 #include "launch/agent.h"
+#include "train/config.h"
 
 namespace tandem::cli {
 namespace {
@@ -32,7 +33,9 @@ void push_files(const LaunchOptions& options) {
   std::vector<std::string> overrides(config + 1, words.end());
   std::erase_if(overrides,
                 [](const std::string& word) { return word.find('=') == std::string::npos || word[0] == '-'; });
-  push_to_hosts(options, *config, overrides);
+  const std::string data = load_config(*config, overrides).data;
+  require(!data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
+  push_to_hosts(options, *config, data);
 }
 
 // A user at a third machine looks for the run here, and it is not.

@@ -39,7 +39,7 @@ void run_preflight(const Options& given) {
   command.insert(command.end(), given.overrides.begin(), given.overrides.end());
   const LaunchOptions options = launch_options(given.hosts, command);
   if (given.hosts.push) {
-    push_to_hosts(options, given.config, given.overrides);
+    push_to_hosts(options, given.config, config.data);
   }
   launch(options);
 }
