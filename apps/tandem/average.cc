@@ -1,6 +1,7 @@
 // tandem average: one model whose weights are the mean of several checkpoints' weights.
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "commands.h"
@@ -65,6 +66,11 @@ void run_average(const AverageArguments& arguments) {
   for (const std::string& path : arguments.paths) {
     const std::vector<fs::path> found = checkpoints_of(path, arguments);
     directories.insert(directories.end(), found.begin(), found.end());
+  }
+  for (const fs::path& directory : std::set<fs::path>(directories.begin(), directories.end())) {
+    if (const auto times = std::ranges::count(directories, directory); times > 1) {
+      log::warning("{} is given {} times and counts as often", directory.string(), times);
+    }
   }
   require(!fs::exists(arguments.out), "{} exists already: choose another name", arguments.out);
   const ParameterLayout layout = layout_of(directories.front());

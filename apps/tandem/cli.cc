@@ -65,6 +65,13 @@ Command& Command::choices(const std::vector<std::string>& names) {
   return *this;
 }
 
+Command& Command::excludes(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    impl_->last->excludes(impl_->app->get_option(name));
+  }
+  return *this;
+}
+
 Command& Command::hidden() {
   impl_->app->group("");
   return *this;

@@ -23,11 +23,12 @@ class Command {
   Command& option(const std::string& names, int& value, const std::string& help);
   Command& option(const std::string& names, double& value, const std::string& help);
   Command& option(const std::string& names, std::vector<std::string>& values, const std::string& help);  // one or more
-  Command& required();                                      // the option declared last must be given
-  Command& choices(const std::vector<std::string>& names);  // the option declared last takes one of these
-  Command& hidden();                                        // not in the list of commands
-  Command& example(const std::string& text);                // shown at the end of --help
-  Command& run(std::function<void()> action);               // what the command does
+  Command& required();                                       // the option declared last must be given
+  Command& choices(const std::vector<std::string>& names);   // the option declared last takes one of these
+  Command& excludes(const std::vector<std::string>& names);  // the option declared last rules these earlier ones out
+  Command& hidden();                                         // not in the list of commands
+  Command& example(const std::string& text);                 // shown at the end of --help
+  Command& run(std::function<void()> action);                // what the command does
 
  private:
   Impl* impl_;

@@ -54,6 +54,7 @@ void add_prepare(Program& program) {
               "Share of the text whose characters get a piece")
       .option("--tokenizer-words", config.training.words, "Learn subwords from this many most frequent words")
       .option("--tokenizer", config.tokenizer, "Use this SentencePiece model instead of learning one")
+      .excludes({"--vocab-size", "--character-coverage", "--tokenizer-words"})
       .option("--target-tokenizer", config.target_tokenizer, "Model of the target side, if it has its own")
       .option("--threads", config.threads, "0 = all cores")
       .example(

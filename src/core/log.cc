@@ -32,17 +32,21 @@ void draw_status() {
   }
 }
 
+std::string dated_line(const std::string& line) {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), line);
+}
+
 void write_line(const std::string& line, const char* mark, bool warning) {
   const std::lock_guard lock(mutex);
   if (warning || !quiet) {
     write_console(stderr, fmt::format("{}{}{}\n", status_text.empty() ? "" : "\r\033[K", mark, line));
     draw_status();
   }
-  const std::string filed = fmt::format("{:%Y-%m-%d %H:%M:%S} {}{}\n", fmt::localtime(std::time(nullptr)), mark, line);
+  const std::string dated = dated_line(mark + line);
   if (file.is_open()) {
-    file << filed << std::flush;
-  } else if (unfiled.size() + filed.size() <= kMostUnfiled) {
-    unfiled += filed;
+    file << dated << std::flush;
+  } else if (unfiled.size() + dated.size() <= kMostUnfiled) {
+    unfiled += dated;
   }
 }
 
@@ -65,9 +69,12 @@ void open_file(const std::filesystem::path& path) {
   file << std::exchange(unfiled, "") << std::flush;
 }
 
-void close_file() {
+void close_file(const std::string& last_line) {
   const std::lock_guard lock(mutex);
-  file.close();
+  if (file.is_open()) {
+    file << dated_line(last_line);
+    file.close();
+  }
 }
 
 void set_quiet(bool on) {

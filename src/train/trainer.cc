@@ -22,6 +22,7 @@ TrainOutcome train_model(TrainConfig config, bool start_over, double check_share
     begun = true;
     outcome = training.run();
   } catch (const std::exception& error) {
+    log::close_file(fmt::format("error: {}", error.what()));
     if (team_run.size() > 1) {
       team_run.team().stop(error.what());  // the others hear why
     }
@@ -31,7 +32,7 @@ TrainOutcome train_model(TrainConfig config, bool start_over, double check_share
     throw;
   }
   team_run.leave();
-  log::close_file();
+  log::close_file(outcome.reason);
   return outcome;
 }
 

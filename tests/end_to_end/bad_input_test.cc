@@ -52,6 +52,9 @@ TEST_F(BadInput, Prepare) {
   std::vector<std::string> large = prepare("tiny.en", "tiny.de");
   large[6] = "32768";
   expect_refused(large, {"32768"});
+  std::vector<std::string> both = prepare("train.en", "train.de");
+  both.insert(both.end(), {"--tokenizer", directory_.at("data/joint.model")});
+  expect_refused(both, {"--tokenizer", "--vocab-size"});
   EXPECT_FALSE(fs::exists(directory_ / "out"));
   for (const auto& entry : fs::directory_iterator(directory_ / "")) {
     EXPECT_EQ(entry.path().filename().string().find("partial"), std::string::npos) << entry.path();

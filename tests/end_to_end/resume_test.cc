@@ -1,4 +1,5 @@
 // Stopping and going on: by limit, by signal, with another number of rounds; and what is refused.
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -87,6 +88,7 @@ TEST_F(Resume, SignalsSaveAndEnd) {
     kill(process, signal);
     EXPECT_EQ(wait_for(process), 128 + signal) << read_text(log);
     EXPECT_TRUE(fs::exists(directory_ / "stopped/latest/manifest.json"));
+    EXPECT_TRUE(read_text(directory_ / "stopped/train.log").ends_with(fmt::format("stopped by signal {}\n", signal)));
   }
   expect_trains("stopped", 800);
   EXPECT_EQ(weights(directory_, "whole"), weights(directory_, "stopped"));

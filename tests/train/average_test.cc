@@ -64,11 +64,12 @@ TEST(Average, MeanOfTheLastOfTheBestAndOfGivenCheckpoints) {
   const auto average = [&](const std::string& arguments, const std::string& out) {
     const Result result = tandem(fmt::format("average {} --out {}", arguments, (base / out).string()), base.path());
     EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_EQ(result.output.find("given 2 times") != std::string::npos, out == "twice") << result.output;
     return first_weight(base / out);
   };
   EXPECT_EQ(average(run.string() + " --last 3", "last"), 2.5F);
   EXPECT_EQ(average(run.string() + " --best 2 --metric bleu", "best"), 2.75F);
-  EXPECT_EQ(average(first.string() + " " + third.string() + " " + third.string(), "given"), 10.0F / 3.0F);
+  EXPECT_EQ(average(first.string() + " " + third.string() + " " + third.string(), "twice"), 10.0F / 3.0F);
   EXPECT_EQ(average((base / "last").string() + " " + first.string(), "again"), 1.75F);
   EXPECT_EQ(load_checkpoint(base / "last").state.step, 30);
 }
