@@ -1,7 +1,7 @@
 // What a training run is told to do: plain structs, read from TOML and key=value overrides and checked once at start.
 //
-// Every member is a TOML key of the same name (docs/formats.md, "Config"); `model.preset` gives the model's numbers at
-// once and single keys then override it.
+// Every member is a TOML key of the same name (docs/config.md); `model.preset` gives the model's numbers at once and
+// single keys then override it.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 #include "core/file.h"
 #include "temporary_directory.h"
 
@@ -49,6 +52,26 @@ TEST(Config, FileThenOverrides) {
   EXPECT_FLOAT_EQ(config.optimizer.adam.weight_decay, 0.01F);
   EXPECT_EQ(config.stop.max_epochs, 2);  // an integer is a number
   EXPECT_EQ(config.stop.metric, Metric::bleu);
+}
+
+// docs/config.md has a row "| `key` | `default` | meaning |" for every key.
+TEST(Config, ThePageOfSettingsHasEveryKeyAndDefault) {
+  std::vector<std::string> rows;
+  const std::string page = read_file(std::string(TANDEM_SOURCE_DIR) + "/docs/config.md");
+  for (size_t begin = 0; begin < page.size();) {
+    const size_t end = std::min(page.find('\n', begin), page.size());
+    const std::string line = page.substr(begin, end - begin);
+    begin = end + 1;
+    if (const size_t middle = line.find("` | `"); line.starts_with("| `") && middle != std::string::npos) {
+      const size_t value = middle + 5;
+      rows.push_back(line.substr(3, middle - 3) + "=" + line.substr(value, line.find('`', value) - value));
+    }
+  }
+  EXPECT_EQ(to_toml(parse_config("", "docs/config.md", rows)), to_toml(TrainConfig{}));
+  const std::string all = to_toml(TrainConfig{});
+  const auto keys = std::count(all.begin(), all.end(), '=');
+  EXPECT_EQ(std::ssize(rows), keys + 1);  // model.preset is a key, but no member
+  EXPECT_EQ(std::set(rows.begin(), rows.end()).size(), rows.size());
 }
 
 TEST(Config, ALaterPresetReplacesTheFilesModel) {
