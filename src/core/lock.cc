@@ -9,15 +9,11 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/host_name.h"
 
 namespace tandem {
 
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
-}
 
 // "123 host", as its holder wrote it.
 std::string holder(int fd) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -10,16 +9,9 @@
 #include <utility>
 
 #include "core/signals.h"
+#include "core/stopwatch.h"
 
 namespace tandem {
-
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 // A status line with rate and remaining time on a terminal; nothing elsewhere. It vanishes with the object.
 class StatusLine {

@@ -5,21 +5,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/grouped.h"
+
 namespace tandem {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string grouped(uint64_t number) {
-  std::string digits = std::to_string(number);
-  for (size_t at = digits.size(); at > 3; at -= 3) {
-    digits.insert(at - 3, 1, ',');
-  }
-  return digits;
-}
-
-std::string grouped(int64_t number) { return grouped(static_cast<uint64_t>(number)); }
 
 double percent(int64_t part, int64_t whole) {
   return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
@@ -109,11 +101,10 @@ std::string to_json(const PrepareStats& stats) {
 }
 
 std::string to_table(const PrepareStats& stats) {
-  const auto both = [&](int64_t number) { return grouped(number); };
   std::string text = row("", "source", "target");
-  text += row("raw lines", both(stats.raw_pairs), both(stats.raw_pairs));
+  text += row("raw lines", grouped(stats.raw_pairs), grouped(stats.raw_pairs));
   text += number_row("raw bytes", stats, &SideStats::raw_bytes);
-  text += row("cleaned lines", both(stats.pairs), both(stats.pairs));
+  text += row("cleaned lines", grouped(stats.pairs), grouped(stats.pairs));
   text += number_row("cleaned bytes", stats, &SideStats::cleaned_bytes);
   text += number_row("cleaned words", stats, &SideStats::words);
   text += number_row("tokens", stats, &SideStats::tokens);
@@ -124,8 +115,8 @@ std::string to_table(const PrepareStats& stats) {
   };
   text += row("unknown", unknown(stats[Side::source]), unknown(stats[Side::target]));
   text += length_rows(stats);
-  const int64_t kept = stats.raw_pairs - stats.pairs;
-  text += fmt::format("dropped pairs: {} ({:.2f} %){}{}\n", grouped(kept), percent(kept, stats.raw_pairs),
+  const int64_t dropped = stats.raw_pairs - stats.pairs;
+  text += fmt::format("dropped pairs: {} ({:.2f} %){}{}\n", grouped(dropped), percent(dropped, stats.raw_pairs),
                       dropped_text(stats).empty() ? "" : ": ", dropped_text(stats));
   text += fmt::format("training pairs: {}, validation: {}, test: {}\n", grouped(stats.pairs),
                       grouped(stats.valid_pairs), grouped(stats.test_pairs));

@@ -1,6 +1,6 @@
 #include "decode/translate_stream.h"
 
-#include <chrono>
+#include "core/stopwatch.h"
 
 namespace tandem {
 
@@ -43,7 +43,7 @@ std::string formatted(const std::vector<Translation>& translations, int64_t line
 
 StreamSummary translate_stream(Translator& translator, const NextLine& next_line, int64_t window, OutputFormat format,
                                const std::function<void(std::string_view)>& write) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const int64_t pieces_before = translator.output_pieces();
   StreamSummary summary;
   for (std::vector<std::string> lines = read_window(next_line, window); !lines.empty();
@@ -55,7 +55,7 @@ StreamSummary translate_stream(Translator& translator, const NextLine& next_line
     write(output);
   }
   summary.output_pieces = translator.output_pieces() - pieces_before;
-  summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  summary.seconds = watch.seconds();
   return summary;
 }
 

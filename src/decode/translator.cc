@@ -1,10 +1,10 @@
 #include "decode/translator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "core/log.h"
+#include "core/stopwatch.h"
 #include "decode/split_line.h"
 
 namespace tandem {
@@ -36,7 +36,7 @@ class DecodeProgress {
   void show(size_t done) const {
     std::string text = fmt::format("translating: {} of {} sentences", done, sentences_);
     if (done > 0) {
-      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+      const double seconds = watch_.seconds();
       const double left = static_cast<double>(pieces_ - done_pieces_) / static_cast<double>(done_pieces_);
       text +=
           fmt::format("  {:.1f}/s  {:.0f} s left", static_cast<double>(done) / std::max(seconds, 1e-6), seconds * left);
@@ -46,7 +46,7 @@ class DecodeProgress {
 
  private:
   size_t sentences_, pieces_, done_pieces_ = 0;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  Stopwatch watch_;
 };
 
 }  // namespace

@@ -1,13 +1,12 @@
 #include "dist/world.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 
 #include "core/error.h"
+#include "core/host_name.h"
 #include "dist/authentication.h"
 #include "dist/environment.h"
 #include "dist/socket.h"
@@ -18,12 +17,6 @@ namespace {
 constexpr int kFirstPort = 20000;  // of those that a job's number chooses
 constexpr int kPorts = 10000;
 constexpr int kFirstSpecialStep = 2'000'000'000;  // SLURM's batch, extern and interactive steps are no srun
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 // Where ranks meet that only share a job's number.
 int port_of_job(const std::string& job) {

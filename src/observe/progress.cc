@@ -75,15 +75,6 @@ std::string human_bytes(double bytes) {
   return fmt::format("{} {}B", number, prefix);
 }
 
-std::string grouped(int64_t number) {
-  std::string digits = fmt::format("{}", number);
-  const int first = number < 0 ? 1 : 0;
-  for (int place = static_cast<int>(digits.size()) - 3; place > first; place -= 3) {
-    digits.insert(static_cast<size_t>(place), 1, ',');
-  }
-  return digits;
-}
-
 std::string console_line(const Progress& p) { return fmt::format("{}", fmt::join(fields(p), "  ")); }
 
 std::string progress_bar(double share, int width) {

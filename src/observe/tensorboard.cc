@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "core/error.h"
+#include "core/host_name.h"
 #include "observe/message.h"
 #include "observe/metrics.h"
 
@@ -17,11 +17,6 @@ namespace tandem {
 namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "localhost";
-}
 
 // TensorBoard reads the files of a directory in the order of their names, so a new one gets a later second than all
 // that are there.

@@ -1,12 +1,11 @@
 #include "preflight/measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <memory>
 
 #include "backend/cuda_device.h"
 #include "core/log.h"
+#include "core/stopwatch.h"
 #include "observe/probes/nvml.h"
 #include "preflight/step_trial.h"
 #include "train/product_rate.h"
@@ -16,7 +15,6 @@ namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr double kLinkSeconds = 14;  // all pairs together
 constexpr double kSumSeconds = 2;
@@ -24,8 +22,6 @@ constexpr double kStepSeconds = 7;
 constexpr double kBusySeconds = 4;
 constexpr int kMostSteps = 60;
 constexpr double kMessageSeconds = 0.1;  // of one sum beside computing, about
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // The run directory, or what is there of the path to it.
 fs::path existing_part(const std::string& run) {
@@ -75,12 +71,12 @@ void time_steps(StepTrial& trial, Communicator& control, Backend& backend, std::
     control.barrier();
     trial.run_step();
   }
-  const auto begin = Clock::now();
+  const Stopwatch watch;
   for (double more = 1; more > 0;) {
     control.barrier();
     steps.push_back(trial.run_step());
     const auto count = static_cast<int>(steps.size());
-    more = count < 3 || (count < kMostSteps && seconds_since(begin) < kStepSeconds) ? 1 : 0;
+    more = count < 3 || (count < kMostSteps && watch.seconds() < kStepSeconds) ? 1 : 0;
     control.broadcast(host_view(&more, 1, 1), 0);
   }
 }
@@ -110,10 +106,10 @@ double time_both(StepTrial& trial, const SumCost& alone, DType wire, RankMeasure
   double rate = 0;
   {
     ConstantSums constant(trial.sums(), elements, wire);
-    const auto begin = Clock::now();
+    const Stopwatch watch;
     while (!constant.ended()) {
       steps.push_back(trial.run_step());
-      if (seconds_since(begin) >= kBusySeconds && steps.size() >= 3) {
+      if (watch.seconds() >= kBusySeconds && steps.size() >= 3) {
         constant.finish();
       }
     }
@@ -128,7 +124,7 @@ double time_both(StepTrial& trial, const SumCost& alone, DType wire, RankMeasure
 }  // namespace
 
 Measurements measure_all(Team& team, const TrainConfig& config, const Prepared& data) {
-  const auto begin = Clock::now();
+  const Stopwatch watch;
   std::vector<int> everyone;
   for (const Member& member : team.members()) {
     everyone.push_back(member.rank);
@@ -170,7 +166,7 @@ Measurements measure_all(Team& team, const TrainConfig& config, const Prepared& 
   const double buffers = config.optimizer.ema_decay > 0 ? 4 : 3;  // weights, both moments, and the average
   all.checkpoint_bytes = buffers * sizeof(float) * all.parameters;
   all.checkpoints = static_cast<double>(config.checkpoint.keep_last + config.checkpoint.keep_best + 1);
-  all.seconds = seconds_since(begin);
+  all.seconds = watch.seconds();
   return all;
 }
 

@@ -1,7 +1,8 @@
 #include "preflight/rate.h"
 
 #include <algorithm>
-#include <chrono>
+
+#include "core/stopwatch.h"
 
 namespace tandem {
 
@@ -10,10 +11,10 @@ double measure_rate(Communicator& control, double seconds, int64_t amount, const
   constexpr double kMostGrowth = 8;
   for (;;) {
     control.barrier();
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     work(amount);
     control.barrier();
-    double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    double taken = watch.seconds();
     control.broadcast(host_view(&taken, 1, 1), 0);
     if (taken >= kEnough * seconds) {
       return static_cast<double>(amount) / taken;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <numeric>
 
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "preflight/rate.h"
 
 namespace tandem {
@@ -88,7 +88,7 @@ void ConstantSums::run() {
     slot.values = sums_.start_all_reduce(make_view(slot.memory.data(), type_, 1, elements_));
     slot.counted = sums_.start_all_reduce(host_view(&slot.wanting, 1, 1));
   };
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   start(slots[0]);
   for (size_t next = 1;; next ^= 1) {
     start(slots[next]);
@@ -103,7 +103,7 @@ void ConstantSums::run() {
       break;
     }
   }
-  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  seconds_ = watch.seconds();
 }
 
 double ConstantSums::messages_per_second() const {

@@ -1,9 +1,9 @@
 #include "train/product_rate.h"
 
-#include <chrono>
 #include <vector>
 
 #include "core/philox.h"
+#include "core/stopwatch.h"
 #include "tensor/arena.h"
 
 namespace tandem {
@@ -31,12 +31,12 @@ double measure_product_rate(Backend& backend, DType compute, int repeats) {
   backend.copy(b, wide);
   backend.linear(c, a, b, {});
   backend.wait();
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   for (int i = 0; i < repeats; ++i) {
     backend.linear(c, a, b, {});
   }
   backend.wait();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = watch.seconds();
   return 2.0 * static_cast<double>(n * n) * static_cast<double>(n) * repeats / seconds;
 }
 
