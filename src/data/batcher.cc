@@ -266,12 +266,4 @@ HostBatch pack(const std::vector<std::vector<int32_t>>& source, const std::vecto
   return batch;
 }
 
-HostSide pack_source(const std::vector<std::vector<int32_t>>& sentences) {
-  HostSide side = empty_side();
-  for (const std::vector<int32_t>& sentence : sentences) {
-    add_source(side, [&](auto& ids) { ids.insert(ids.end(), sentence.begin(), sentence.end()); });
-  }
-  return side;
-}
-
 }  // namespace tandem

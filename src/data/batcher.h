@@ -37,9 +37,8 @@ struct Cursor {
 
 // One side of a packed micro-batch, in host memory; the meaning is that of model/batch.h's PackedSide.
 struct HostSide {
-  std::vector<int32_t> tokens;    // source: w1..wn eos; target: bos w1..wn
-  std::vector<int32_t> position;  //
-  std::vector<int32_t> starts;    //
+  std::vector<int32_t> tokens;  // source: w1..wn eos; target: bos w1..wn
+  std::vector<int32_t> position, starts;
   int64_t longest = 0;
   std::vector<int32_t> order_rows, order_ids, order_starts;
   uint32_t first = 0;  // index of the first token in the step's global batch on this side
@@ -53,10 +52,10 @@ struct HostBatch {
 
 struct TrainStep {
   std::vector<HostBatch> rounds;  // this worker's part
-  // Of the whole step, over all workers:
-  // With several workers, the distinct ids of each side's tokens, rising; the rounds' order_ids are then places in
-  // these, so that what is added up over the workers is one row for each id that occurs.
+  // With several workers, the distinct ids of each side's tokens in the whole step, rising; the rounds' order_ids are
+  // then places in these, so that what is added up over the workers is one row for each id that occurs.
   std::vector<int32_t> source_ids, target_ids;
+  // Of the whole step, over all workers.
   int64_t pairs = 0;
   int64_t source_tokens = 0;
   int64_t target_tokens = 0;
@@ -103,8 +102,5 @@ class Batcher {
 
 // Packs given sentences (ids without bos and eos) in the given order; for validation and tests. `pairs` counts from 0.
 HostBatch pack(const std::vector<std::vector<int32_t>>& source, const std::vector<std::vector<int32_t>>& target);
-
-// Source side only and without the order by token, for translation.
-HostSide pack_source(const std::vector<std::vector<int32_t>>& sentences);
 
 }  // namespace tandem

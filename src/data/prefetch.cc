@@ -1,7 +1,6 @@
 #include "data/prefetch.h"
 
 #include <algorithm>
-#include <chrono>
 
 namespace tandem {
 
@@ -46,10 +45,8 @@ void Prefetcher::run() {
 }
 
 TrainStep Prefetcher::next() {
-  const auto began = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !ready_.empty() || error_; });
-  waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (ready_.empty()) {
     std::rethrow_exception(error_);
   }

@@ -25,8 +25,6 @@ class Prefetcher {
   // The next step. What `produce` threw is thrown here, after the steps before it and again at every later call.
   TrainStep next();
 
-  double seconds_waited() const { return waited_; }  // by next(), in all
-
  private:
   void run();
 
@@ -37,7 +35,6 @@ class Prefetcher {
   std::deque<TrainStep> ready_;
   std::exception_ptr error_;
   bool stop_ = false;
-  double waited_ = 0;
   std::thread thread_;  // last, so that all it uses is there when it starts
 };
 

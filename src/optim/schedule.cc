@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <iterator>
 #include <numbers>
 
 #include "core/error.h"
@@ -142,13 +141,6 @@ std::string formula(const ScheduleConfig& c) {
 }  // namespace
 
 const char* name_of(SchedulePolicy policy) { return kNames[static_cast<size_t>(policy)]; }
-
-SchedulePolicy schedule_policy(const std::string& name) {
-  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
-  require(found != std::end(kNames), "\"{}\" is no learning-rate policy: choose one of {}", name,
-          fmt::join(kNames, ", "));
-  return static_cast<SchedulePolicy>(found - std::begin(kNames));
-}
 
 ScheduleConfig with_defaults(ScheduleConfig config, int64_t d_model, int64_t last_step) {
   config.d_model = config.d_model == 0 ? d_model : config.d_model;

@@ -18,8 +18,6 @@ enum class SchedulePolicy : uint8_t {
 };
 
 const char* name_of(SchedulePolicy policy);
-// Fails with the list of names.
-SchedulePolicy schedule_policy(const std::string& name);
 
 // Which policy reads which member is said beside it; the others ignore it.
 struct ScheduleConfig {

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "core/philox.h"
 #include "data/corpus_of.h"
 

@@ -60,21 +60,6 @@ TEST(Prefetch, an_exception_comes_after_the_steps_before_it) {
   }
 }
 
-TEST(Prefetch, measures_how_long_the_consumer_waited) {
-  Prefetcher prefetcher(
-      [] {
-        sleep_ms(30);
-        return numbered(1);
-      },
-      1);
-  prefetcher.next();
-  const double first = prefetcher.seconds_waited();
-  EXPECT_GE(first, 0.015);
-  sleep_ms(300);  // the next one is ready by now, even on a busy machine
-  prefetcher.next();
-  EXPECT_LT(prefetcher.seconds_waited() - first, 0.03);
-}
-
 TEST(Prefetch, ends_in_every_state) {
   for (int i = 0; i < 50; ++i) {
     const Prefetcher unused([] { return numbered(1); }, 2);

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
-
 namespace tandem {
 namespace {
 
@@ -143,17 +141,6 @@ TEST(Schedule, decay_steps_default_to_what_is_left_of_the_run) {
   EXPECT_EQ(with_defaults(exponential, 512, 120).decay_steps, 90);
   exponential.decay_steps = 7;
   EXPECT_EQ(with_defaults(exponential, 512, 120).decay_steps, 7);
-}
-
-TEST(Schedule, names) {
-  EXPECT_EQ(schedule_policy("cosine_decay"), SchedulePolicy::cosine_decay);
-  EXPECT_STREQ(name_of(SchedulePolicy::inv_poly_decay), "inv_poly_decay");
-  try {
-    schedule_policy("noam");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_TRUE(mentions(error.what(), "\"noam\"") && mentions(error.what(), "transformer_policy")) << error.what();
-  }
 }
 
 TEST(Schedule, lists_all_problems_at_once) {
