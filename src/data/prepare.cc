@@ -1,7 +1,6 @@
 #include "data/prepare.h"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_set>
@@ -26,8 +25,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr uint32_t kShufflePurpose = 0x5A;  // of the random stream
-constexpr int64_t kChunk = 16384;           // pairs encoded between two writes
-constexpr int64_t kPiece = 256;             // pairs of one piece of work
+constexpr size_t kChunk = 16384;            // pairs encoded between two writes
+constexpr size_t kPiece = 256;              // pairs of one piece of work
 
 uint64_t pair_hash(const std::string& source, const std::string& target) {
   Checksum sum;
@@ -36,6 +35,15 @@ uint64_t pair_hash(const std::string& source, const std::string& target) {
   sum.add(target);
   return sum.value();
 }
+
+// One piece of work: some pairs, encoded.
+struct Encoded {
+  std::vector<int32_t> ids;       // of all sentences, source and target in turn
+  std::vector<uint32_t> lengths;  // of every sentence
+  uint64_t bytes[2] = {0, 0};
+  int64_t words[2] = {0, 0};
+  int64_t empty = 0, held_out = 0;
+};
 
 // The work of one prepare(), step by step.
 class Preparation {
@@ -53,7 +61,8 @@ class Preparation {
   void order_and_hold_out();
   void learn_tokenizers();
   void encode();
-  void add_chunk(CorpusWriter& writer, std::span<const uint64_t> places);
+  Encoded encoded(std::span<const uint64_t> places) const;
+  void add(CorpusWriter& writer, const Encoded& piece);
   void finish();
   void add_file(const char* name, const char* role, const std::string& content);
   void add_text_set(const TextSet& set, const char* name, const char* source_role, const char* target_role);
@@ -182,62 +191,51 @@ void Preparation::learn_tokenizers() {
   stats_.seconds_training = watch.seconds();
 }
 
-// One piece of work: some pairs, encoded.
-struct Encoded {
-  std::vector<int32_t> ids;       // of all sentences, source and target in turn
-  std::vector<uint32_t> lengths;  // of every sentence
-  uint64_t bytes[2] = {0, 0};
-  int64_t words[2] = {0, 0};
-  int64_t empty = 0, held_out = 0;
-};
-
-void Preparation::add_chunk(CorpusWriter& writer, std::span<const uint64_t> places) {
+Encoded Preparation::encoded(std::span<const uint64_t> places) const {
   const Subwords* const models[] = {&*subwords_[0], subwords_[1] ? &*subwords_[1] : &*subwords_[0]};
-  const auto count = static_cast<int64_t>(places.size());
-  std::vector<Encoded> pieces(static_cast<size_t>((count + kPiece - 1) / kPiece));
-  Threads(config_.threads).parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t piece) {
-    Encoded& result = pieces[static_cast<size_t>(piece)];
-    std::string text[2];
-    for (int64_t i = piece * kPiece; i < std::min(count, (piece + 1) * kPiece); ++i) {
-      store_.read(places[static_cast<size_t>(i)], text[0], text[1]);
-      if (!held_out_.empty() && held_out_.contains(pair_hash(text[0], text[1]))) {
-        ++result.held_out;
-        continue;
-      }
-      const size_t before = result.ids.size();
-      models[0]->encode(text[0], result.ids);
-      const size_t middle = result.ids.size();
-      models[1]->encode(text[1], result.ids);
-      if (middle == before || result.ids.size() == middle) {  // such as zero-width spaces only
-        result.ids.resize(before);
-        ++result.empty;
-        continue;
-      }
-      result.lengths.push_back(static_cast<uint32_t>(middle - before));
-      result.lengths.push_back(static_cast<uint32_t>(result.ids.size() - middle));
-      for (size_t side = 0; side < 2; ++side) {
-        result.bytes[side] += text[side].size() + 1;
-        result.words[side] += count_words(text[side]);
-      }
+  Encoded result;
+  std::string text[2];
+  for (const uint64_t place : places) {
+    store_.read(place, text[0], text[1]);
+    if (!held_out_.empty() && held_out_.contains(pair_hash(text[0], text[1]))) {
+      ++result.held_out;
+      continue;
     }
-  });
-  for (const Encoded& piece : pieces) {
-    std::span<const int32_t> ids = piece.ids;
-    for (size_t i = 0; i < piece.lengths.size(); i += 2) {
-      const auto source = ids.first(piece.lengths[i]);
-      const auto target = ids.subspan(piece.lengths[i], piece.lengths[i + 1]);
-      writer.add(source, target);
-      stats_[Side::source].add_sentence(source, kUnk);
-      stats_[Side::target].add_sentence(target, kUnk);
-      ids = ids.subspan(source.size() + target.size());
+    const size_t before = result.ids.size();
+    models[0]->encode(text[0], result.ids);
+    const size_t middle = result.ids.size();
+    models[1]->encode(text[1], result.ids);
+    if (middle == before || result.ids.size() == middle) {  // such as zero-width spaces only
+      result.ids.resize(before);
+      ++result.empty;
+      continue;
     }
+    result.lengths.push_back(static_cast<uint32_t>(middle - before));
+    result.lengths.push_back(static_cast<uint32_t>(result.ids.size() - middle));
     for (size_t side = 0; side < 2; ++side) {
-      stats_.side[side].cleaned_bytes += piece.bytes[side];
-      stats_.side[side].words += piece.words[side];
+      result.bytes[side] += text[side].size() + 1;
+      result.words[side] += count_words(text[side]);
     }
-    stats_.dropped[static_cast<size_t>(DropReason::empty)] += piece.empty;
-    stats_.dropped[static_cast<size_t>(DropReason::held_out)] += piece.held_out;
   }
+  return result;
+}
+
+void Preparation::add(CorpusWriter& writer, const Encoded& piece) {
+  std::span<const int32_t> ids = piece.ids;
+  for (size_t i = 0; i < piece.lengths.size(); i += 2) {
+    const auto source = ids.first(piece.lengths[i]);
+    const auto target = ids.subspan(piece.lengths[i], piece.lengths[i + 1]);
+    writer.add(source, target);
+    stats_[Side::source].add_sentence(source, kUnk);
+    stats_[Side::target].add_sentence(target, kUnk);
+    ids = ids.subspan(source.size() + target.size());
+  }
+  for (size_t side = 0; side < 2; ++side) {
+    stats_.side[side].cleaned_bytes += piece.bytes[side];
+    stats_.side[side].words += piece.words[side];
+  }
+  stats_.dropped[static_cast<size_t>(DropReason::empty)] += piece.empty;
+  stats_.dropped[static_cast<size_t>(DropReason::held_out)] += piece.held_out;
 }
 
 void Preparation::encode() {
@@ -250,7 +248,15 @@ void Preparation::encode() {
   CorpusWriter writer(path, subwords_[0]->size(), subwords_[stats_.joint ? 0 : 1]->size());
   const std::span<const uint64_t> all = places_;
   for (size_t first = 0; first < all.size(); first += kChunk) {
-    add_chunk(writer, all.subspan(first, std::min<size_t>(kChunk, all.size() - first)));
+    const auto chunk = all.subspan(first, std::min(kChunk, all.size() - first));
+    std::vector<Encoded> pieces((chunk.size() + kPiece - 1) / kPiece);
+    Threads(config_.threads).parallel_for(std::ssize(pieces), [&](int64_t i) {
+      const size_t begin = static_cast<size_t>(i) * kPiece;
+      pieces[static_cast<size_t>(i)] = encoded(chunk.subspan(begin, std::min(kPiece, chunk.size() - begin)));
+    });
+    for (const Encoded& piece : pieces) {
+      add(writer, piece);
+    }
     progress.show(static_cast<int64_t>(first), static_cast<double>(first) / static_cast<double>(all.size()));
   }
   stats_.pairs = writer.pairs();
