@@ -22,6 +22,7 @@
 #include "observe/memory.h"
 #include "train/device_batch.h"
 #include "train/model_state.h"
+#include "train/step_flops.h"
 
 using namespace tandem;
 
@@ -64,20 +65,6 @@ HostBatch random_step(PhiloxStream& random, int64_t tokens, int64_t vocabulary, 
   }
   lengths << '\n';
   return pack(source, target);
-}
-
-double step_flops(const ModelConfig& c, const HostBatch& batch) {
-  const double S = static_cast<double>(batch.source.tokens.size()), T = static_cast<double>(batch.target.tokens.size());
-  const double d = static_cast<double>(c.width), f = static_cast<double>(c.feed_forward);
-  const double V = static_cast<double>(c.target_vocabulary);
-  double attention = 0;
-  for (size_t i = 0; i + 1 < batch.source.starts.size(); ++i) {
-    const double s = batch.source.starts[i + 1] - batch.source.starts[i];
-    const double t = batch.target.starts[i + 1] - batch.target.starts[i];
-    attention += c.encoder_layers * 4 * s * s * d + c.decoder_layers * (2 * t * t + 4 * s * t) * d;
-  }
-  return 3 * (S * c.encoder_layers * (8 * d * d + 4 * d * f) + T * c.decoder_layers * (12 * d * d + 4 * d * f) +
-              S * c.decoder_layers * 4 * d * d + 2 * T * d * V + attention);
 }
 
 struct Product {
@@ -214,7 +201,9 @@ int main(int argc, char** argv) {
     }
     if (i > 0) {
       seconds += took;
-      flops += step_flops(config, host);
+      TrainStep step;
+      step.rounds = {host};
+      flops += step_flops(config, step);
       source_tokens += static_cast<double>(host.source.tokens.size());
       target_tokens += static_cast<double>(host.target.tokens.size());
     }

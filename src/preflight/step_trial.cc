@@ -1,9 +1,8 @@
 #include "preflight/step_trial.h"
 
 #include <algorithm>
-#include <chrono>
 
-#include "core/error.h"
+#include "core/stopwatch.h"
 #include "train/gradient_communicator.h"
 #include "train/host_copy.h"
 #include "train/setup.h"
@@ -11,18 +10,6 @@
 namespace tandem {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-std::optional<TeamUpdate> make_team_update(Backend& backend, const Transformer& model, ModelState& weights,
-                                           Communicator& communicator, const DistConfig& config) {
-  if (communicator.size() == 1) {
-    return std::nullopt;
-  }
-  return std::optional<TeamUpdate>(
-      std::in_place, backend, model, weights, communicator,
-      TeamUpdateOptions{config.wire, config.shard_optimizer, static_cast<int64_t>(config.bucket_mb * (1 << 20))});
-}
 
 double seconds_between(uint64_t begin, uint64_t end) {
   return static_cast<double>(static_cast<int64_t>(end - begin)) * 1e-9;
@@ -65,7 +52,7 @@ int64_t StepTrial::usual_message() const {
 }
 
 StepTimeline StepTrial::run_step() {
-  const auto begin = Clock::now();
+  const Stopwatch watch;
   const TrainStep step = batches_.next();
   StepState state{.seed = config_.seed,
                   .step = static_cast<uint32_t>(steps_),
@@ -80,7 +67,7 @@ StepTimeline StepTrial::run_step() {
   timeline.backward_end = seconds_between(clock.begin, joining);
   timeline.update = seconds_between(joined, clock.end);
   if (!backend_.fixed_shape()) {  // elsewhere the host works while the device does
-    timeline.overhead = std::chrono::duration<double>(Clock::now() - begin).count() - clock.seconds();
+    timeline.overhead = watch.seconds() - clock.seconds();
   }
   for (const TimingCommunicator::Message& message : timing_.messages()) {
     timeline.messages.push_back({.ready = seconds_between(clock.begin, message.ready),

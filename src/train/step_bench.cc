@@ -1,9 +1,10 @@
 #include "train/step_bench.h"
 
 #include <algorithm>
-#include <chrono>
+#include <span>
 
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "train/host_copy.h"
 #include "train/memory_plan.h"
 #include "train/product_rate.h"
@@ -15,20 +16,18 @@ namespace tandem {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+constexpr size_t kStepsUnderWay = 3;
 
 template <class Op>
 double seconds_of(Backend& backend, int repeats, const Op& op) {
   op();
   backend.wait();
-  const auto begin = Clock::now();
+  const Stopwatch watch;
   for (int i = 0; i < repeats; ++i) {
     op();
   }
   backend.wait();
-  return seconds_since(begin) / repeats;
+  return watch.seconds() / repeats;
 }
 
 Ceilings measure_ceilings(Backend& backend, DType compute) {
@@ -51,6 +50,51 @@ void note_lengths(std::vector<std::string>& lengths, const TrainStep& step) {
                                     round.target.starts[i + 1] - round.target.starts[i]));
     }
   }
+}
+
+StepState state_of(const TrainStep& step, size_t number, uint64_t seed) {
+  return {.seed = seed,
+          .step = static_cast<uint32_t>(number),
+          .loss_scale = 1.0F / static_cast<float>(step.target_tokens),
+          .learning_rate = 1e-4F};
+}
+
+void take_all_but(size_t under_way, Stepper& stepper) {
+  while (stepper.under_way() > under_way) {
+    require(stepper.take().update.finite != 0, "the gradient is not finite");
+  }
+}
+
+// Gives all steps; seconds of one, without the first `warm_up`.
+double time_steps(Backend& backend, Stepper& stepper, const std::vector<TrainStep>& steps, size_t warm_up,
+                  uint64_t seed) {
+  Stopwatch watch;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (i == warm_up) {
+      backend.wait();
+      watch.lap();
+    }
+    stepper.give(steps[i], state_of(steps[i], i, seed), i > 0);  // the first, op by op, chooses the algorithms
+    take_all_but(kStepsUnderWay, stepper);
+  }
+  backend.wait();
+  const double seconds = watch.seconds();
+  take_all_but(0, stepper);
+  return seconds / static_cast<double>(steps.size() - warm_up);
+}
+
+// Means of the timed steps.
+void describe(StepBench& bench, std::span<const TrainStep> steps, const MemoryPlan& plan, const ModelConfig& model) {
+  const auto count = static_cast<double>(steps.size());
+  for (const TrainStep& step : steps) {
+    bench.source_tokens += static_cast<double>(step.source_tokens) / count;
+    bench.target_tokens += static_cast<double>(step.target_tokens) / count;
+    bench.rounds += static_cast<double>(step.rounds.size()) / count;
+    bench.flops += step_flops(model, step) / count;
+    note_lengths(bench.lengths, step);
+  }
+  const double capacity = bench.rounds * static_cast<double>(plan.batch.round.source + plan.batch.round.target);
+  bench.dead_rows = plan.layouts.empty() ? 0 : 1 - (bench.source_tokens + bench.target_tokens) / capacity;
 }
 
 // One step, op by op, each timed by itself.
@@ -83,64 +127,26 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
   Adam adam(*backend, model.parameters().flat_size(), {config.optimizer.adam});
   const MemoryPlan plan = plan_memory(*backend, compute, corpus, config);
   Batcher batcher(corpus, plan.batch);
+  std::vector<TrainStep> steps;
+  for (int64_t i = 0; i < options.warm_up + options.steps; ++i) {
+    steps.push_back(batcher.next());
+  }
   StepBench bench;
-  TrainStep last;
-  StepState state;
+  const auto warm_up = static_cast<size_t>(options.warm_up);
   {
     Stepper stepper(*backend, model, weights, adam, config.label_smoothing, plan.layouts);
     stepper.reserve(plan.arena_bytes);
-    std::vector<TrainStep> steps;
-    for (int64_t i = 0; i < options.warm_up + options.steps; ++i) {
-      steps.push_back(batcher.next());
-    }
-    double capacity = 0, used = 0;
-    Clock::time_point begin;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      const TrainStep& step = steps[i];
-      const bool timed = static_cast<int64_t>(i) >= options.warm_up;
-      if (static_cast<int64_t>(i) == options.warm_up) {
-        backend->wait();
-        begin = Clock::now();
-      }
-      state = {.seed = config.seed,
-               .step = static_cast<uint32_t>(i),
-               .loss_scale = 1.0F / static_cast<float>(step.target_tokens),
-               .learning_rate = 1e-4F};
-      stepper.give(step, state, i > 0);  // the first, op by op, chooses the algorithms
-      while (stepper.under_way() > 3) {
-        require(stepper.take().update.finite != 0, "the gradient is not finite");
-      }
-      if (timed) {
-        bench.source_tokens += static_cast<double>(step.source_tokens);
-        bench.target_tokens += static_cast<double>(step.target_tokens);
-        bench.rounds += static_cast<double>(step.rounds.size());
-        bench.flops += step_flops(config.model, step);
-        used += static_cast<double>(step.source_tokens + step.target_tokens);
-        capacity += static_cast<double>(step.rounds.size()) *
-                    static_cast<double>(plan.batch.round.source + plan.batch.round.target);
-        note_lengths(bench.lengths, step);
-      }
-    }
-    backend->wait();
-    const auto count = static_cast<double>(options.steps);
-    bench.seconds = seconds_since(begin) / count;
-    while (stepper.under_way() > 0) {
-      require(stepper.take().update.finite != 0, "the gradient is not finite");
-    }
-    bench.source_tokens /= count;
-    bench.target_tokens /= count;
-    bench.rounds /= count;
-    bench.flops /= count;
-    bench.dead_rows = plan.layouts.empty() ? 0 : 1 - used / capacity;
+    bench.seconds = time_steps(*backend, stepper, steps, warm_up, config.seed);
     bench.memory = free_before - std::min(free_before, backend->memory_sizes().free);
-    last = steps.back();
   }
+  describe(bench, std::span(steps).subspan(warm_up), plan, config.model);
   bench.device = backend->description();
   bench.parameters = model.parameters().count();
   bench.algorithms = backend->algorithms();
   backend->set_tuning(false);
   if (options.profile) {
-    bench.profile = profile_step(*backend, weights, config, plan, last, state);
+    bench.profile = profile_step(*backend, weights, config, plan, steps.back(),
+                                 state_of(steps.back(), steps.size() - 1, config.seed));
   }
   bench.ceilings = measure_ceilings(*backend, compute);
   return bench;

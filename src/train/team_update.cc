@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backend/planning.h"
-#include "core/error.h"
 #include "train/batch_layout.h"
 
 namespace tandem {
@@ -225,6 +224,16 @@ Traffic TeamUpdate::planned_traffic(int64_t source_rows, int64_t target_rows) co
             communicator_.planned_all_reduce(static_cast<int64_t>(buckets.size()) * communicator_.size(), DType::f64);
   }
   return total;
+}
+
+std::optional<TeamUpdate> make_team_update(Backend& backend, const Transformer& model, ModelState& weights,
+                                           Communicator& communicator, const DistConfig& config) {
+  if (communicator.size() == 1) {
+    return std::nullopt;
+  }
+  return std::optional<TeamUpdate>(
+      std::in_place, backend, model, weights, communicator,
+      TeamUpdateOptions{config.wire, config.shard_optimizer, static_cast<int64_t>(config.bucket_mb * (1 << 20))});
 }
 
 }  // namespace tandem

@@ -13,6 +13,7 @@
 #include "dist/reducer.h"
 #include "model/transformer.h"
 #include "optim/adam.h"
+#include "train/config.h"
 #include "train/model_state.h"
 
 namespace tandem {
@@ -89,5 +90,9 @@ class TeamUpdate {
   Buffer sums_;  // f64 [ranks, buckets]: squares of each shard of each bucket
   std::array<Rows, 2> rows_;
 };
+
+// Nothing where the communicator has one rank alone.
+std::optional<TeamUpdate> make_team_update(Backend& backend, const Transformer& model, ModelState& weights,
+                                           Communicator& communicator, const DistConfig& config);
 
 }  // namespace tandem

@@ -50,7 +50,6 @@ class Training {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
-  std::optional<TeamUpdate> make_team_update();
   std::string use_algorithms();
   void require_same_tokenizer(const Checkpoint& checkpoint, const std::filesystem::path& from) const;
   void keep_statistics() const;

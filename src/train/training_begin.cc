@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "backend/cuda_device.h"
 #include "core/file.h"
@@ -12,8 +11,8 @@
 
 namespace tandem {
 
-// The table that the run began with, so that a resumed run computes the same bits; else the config's.
-// The table that the run began with, or the config's; gives what the run shall keep.
+// The table that the run began with, so that a resumed run computes the same bits; else the config's, which the run
+// shall keep: that is returned.
 std::string Training::use_algorithms() {
   constexpr size_t kMostBytes = 1 << 20;
   if (!team_run_.starts_over() && std::filesystem::exists(run_.algorithms())) {
@@ -29,15 +28,6 @@ std::string Training::use_algorithms() {
     backend_->use_algorithms(table, config_.algorithms);
   }
   return table;
-}
-
-std::optional<TeamUpdate> Training::make_team_update() {
-  if (team_run_.size() == 1) {
-    return std::nullopt;
-  }
-  return std::optional<TeamUpdate>(std::in_place, *backend_, model_, weights_, communicator_,
-                                   TeamUpdateOptions{config_.dist.wire, config_.dist.shard_optimizer,
-                                                     static_cast<int64_t>(config_.dist.bucket_mb * (1 << 20))});
 }
 
 // Whoever reads the run later, or elsewhere, need not have the data.
