@@ -1,5 +1,4 @@
 // tandem average: one model whose weights are the mean of several checkpoints' weights.
-#include <algorithm>
 #include <memory>
 #include <set>
 #include <vector>

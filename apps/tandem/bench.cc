@@ -12,6 +12,7 @@
 #include "core/philox.h"
 #include "data/corpus_writer.h"
 #include "data/lines.h"
+#include "decoding.h"
 #include "train/step_bench.h"
 
 namespace tandem::cli {
@@ -152,9 +153,7 @@ void measure(const Options& options) {
       static_cast<float>(options.dropout);
   config.device = options.device;
   config.threads = options.threads;
-  config.precision = options.precision == "f32"    ? Precision::f32
-                     : options.precision == "bf16" ? Precision::bf16
-                                                   : Precision::automatic;
+  config.precision = precision_of(options.precision);
   config.batch.tokens = options.tokens;
   config.batch.max_length = config.model.max_length;
   config.micro_batch = options.micro_batch;

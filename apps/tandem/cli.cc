@@ -1,13 +1,15 @@
 #include "cli.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "core/error.h"
 
 namespace tandem::cli {
 
 struct Command::Impl {
   CLI::App* app = nullptr;
   CLI::Option* last = nullptr;
-  std::string example;
   std::function<void()> action;
 };
 
@@ -116,6 +118,11 @@ int Program::run(int argc, char** argv) {
     }
   }
   return 0;
+}
+
+void print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  require(written, "cannot write to standard output");
 }
 
 }  // namespace tandem::cli

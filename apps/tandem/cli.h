@@ -49,4 +49,7 @@ class Program {
   std::unique_ptr<State> state_;
 };
 
+// On standard output, at once; fails where it cannot be written.
+void print(const std::string& text);
+
 }  // namespace tandem::cli

@@ -17,11 +17,11 @@ TranslateOptions translate_options(const DecodingOptions& options, int n_best, s
   return translate;
 }
 
+}  // namespace
+
 Precision precision_of(const std::string& name) {
   return name == "f32" ? Precision::f32 : name == "bf16" ? Precision::bf16 : Precision::automatic;
 }
-
-}  // namespace
 
 void add_decoding_options(Command& command, DecodingOptions& options) {
   command

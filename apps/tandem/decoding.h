@@ -36,6 +36,8 @@ struct LoadedTranslator {
   Translator translator;
 };
 
+Precision precision_of(const std::string& name);  // auto, f32 or bf16
+
 // The lines of a text file, without their ends.
 std::vector<std::string> read_lines(const std::string& file);
 

@@ -1,6 +1,5 @@
 // tandem demo: the whole way on made-up data, with the same functions that the other commands use.
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 
@@ -9,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/stopwatch.h"
 #include "data/demo_corpus.h"
 #include "data/prepare.h"
 #include "decoding.h"
@@ -115,19 +115,6 @@ void claim(const fs::path& out) {
   require(!error, "cannot make the directory {}: {}", (out / "text").string(), error.message());
 }
 
-class Stopwatch {
- public:
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    const double seconds = std::chrono::duration<double>(now - begin_).count();
-    begin_ = now;
-    return seconds;
-  }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
 void prepare_data(const fs::path& out, int threads) {
   PrepareConfig config;
   const auto text = [&out](const char* name) { return (out / "text" / name).string(); };
@@ -153,13 +140,9 @@ void train_here(const fs::path& config, const std::vector<std::string>& settings
 }
 
 void train_with_workers(const fs::path& config, const std::vector<std::string>& settings, int workers) {
-  LaunchOptions options;
-  options.hosts = {{"localhost", workers}};
-  options.binary = own_binary();
-  options.command = {"train", config.string()};
-  options.command.insert(options.command.end(), settings.begin(), settings.end());
-  options.directory = fs::current_path().string();
-  launch(options);
+  std::vector<std::string> command = {"train", config.string()};
+  command.insert(command.end(), settings.begin(), settings.end());
+  launch_here(workers, command);
 }
 
 void train(const fs::path& out, int threads, int workers) {
@@ -245,11 +228,11 @@ void add_demo(Program& program) {
     int workers = 1;
   };
   const auto options = std::make_shared<Options>();  // shared with the action, which runs after this function
-  program.add("demo", "Makes a corpus, trains, translates, reports: minutes on two cores, no data needed.")
+  program.add("demo", "Makes up a corpus, trains on it, translates, reports: minutes on two cores, no data needed.")
       .option("-o,--out", options->out, "where to write; a former demo there is replaced")
       .option("--threads", options->threads, "0 = all cores that this process may use")
       .option("--workers", options->workers,
-              "that train together, as on as many machines: each has its part of the cores")
+              "workers that train together, as on as many machines: each has its part of the cores")
       .example("tandem demo --out /tmp/demo")
       .run([options] { run_demo(options->out, options->threads, options->workers); });
 }

@@ -33,9 +33,7 @@ void push_files(const LaunchOptions& options) {
   std::vector<std::string> overrides(config + 1, words.end());
   std::erase_if(overrides,
                 [](const std::string& word) { return word.find('=') == std::string::npos || word[0] == '-'; });
-  const std::string data = load_config(*config, overrides).data;
-  require(!data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
-  push_to_hosts(options, *config, data);
+  push_to_hosts(options, *config, load_run_config(*config, overrides).data);
 }
 
 // A user at a third machine looks for the run here, and it is not.

@@ -1,6 +1,4 @@
 // tandem preflight: what a run on these hosts will be like, before it. tandem preflight-worker: what it starts there.
-#include <cstdio>
-#include <filesystem>
 #include <memory>
 
 #include "commands.h"
@@ -26,8 +24,8 @@ struct Options {
 };
 
 void run_preflight(const Options& given) {
-  const TrainConfig config = load_config(given.config, given.overrides);  // mistakes are found here, not on the hosts
-  require(!config.data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
+  const TrainConfig config =
+      load_run_config(given.config, given.overrides);  // mistakes are found here, not on the hosts
   require(given.price >= 0, "--price-per-hour is {}: give 0 or more", given.price);
   std::vector<std::string> command{"preflight-worker", "--config", given.config};
   if (given.price > 0) {
@@ -57,7 +55,7 @@ Measurements measured_by(Team& team, const TrainConfig& config, const Prepared& 
 }
 
 void run_worker(const Options& given) {
-  TrainConfig config = load_config(given.config, given.overrides);
+  TrainConfig config = load_run_config(given.config, given.overrides);
   const Prepared data = Prepared::open(config.data);
   complete_config(config, data);
   const World world = world_from_environment();
@@ -68,8 +66,7 @@ void run_worker(const Options& given) {
   const Prediction prediction = predict(measured, config, given.price > 0 ? given.price : kNotMeasured);
   if (world.rank == 0) {
     const std::string text = given.json ? preflight_json(measured, prediction) : preflight_text(measured, prediction);
-    std::fputs(text.c_str(), stdout);
-    std::fflush(stdout);
+    print(text);
     require(prediction.problem.empty(), "{}", prediction.problem);
   }
 }

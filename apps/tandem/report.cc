@@ -1,7 +1,6 @@
 // tandem report: the answers about a run, from what it measured. Reads files only, so it may be asked at any time.
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 
@@ -24,11 +23,6 @@ struct ReportArguments {
   std::string data, out, format;
   double price_per_hour = 0;
 };
-
-void print(const std::string& text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  require(written, "cannot write the report to standard output");
-}
 
 // Where the files go; empty = nowhere.
 std::string place_of_files(const ReportArguments& arguments) {
@@ -73,7 +67,7 @@ void add_report(Program& program) {
       .option("run", arguments->runs, "Run directories, or metrics files; several are compared")
       .required()
       .option("--price-per-hour", arguments->price_per_hour, "What an hour of the machine costs")
-      .option("--data", arguments->data, "Prepared directory; default: the config's")
+      .option("--data", arguments->data, "Prepared directory; default: what the run kept of its own")
       .option("--format", arguments->format, "Only print: text, md or json")
       .choices({"text", "md", "json"})
       .option("--out", arguments->out, "Write the three files into this directory, and print nothing")

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -186,7 +185,7 @@ void run_score(const ScoreArguments& arguments) {
 
 void add_score(Program& program) {
   const auto a = std::make_shared<ScoreArguments>();  // shared by the options and the action, which outlive this call
-  Command command = program.add("score", "Score translations: BLEU, chrF, TER, equal to sacreBLEU's");
+  Command command = program.add("score", "Scores translations: BLEU, chrF and TER, equal to sacreBLEU's.");
   command
       .option("--hyp", a->hypothesis,
               "translations, one a line, detokenised; plain, .gz, .xz, .zst, '-' for standard input")
@@ -194,7 +193,7 @@ void add_score(Program& program) {
   command.option("--ref", a->references, "one or more reference files").required();
   command.option("--metric", a->metrics, "bleu, chrf, ter or several with commas");
   command.option("--width", a->width, "decimals of the scores");
-  command.option("--format", a->format, "output").choices({"text", "json"});
+  command.option("--format", a->format, "of the output").choices({"text", "json"});
   command.flag("-b,--score-only", a->score_only, "print the number alone");
   command.flag("--sentence-level", a->sentence_level, "one score a line (BLEU with effective order)");
   command.flag("--confidence", a->confidence,

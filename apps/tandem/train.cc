@@ -1,5 +1,4 @@
 // tandem train: trains a model as a config says.
-#include <filesystem>
 #include <memory>
 
 #include "backend/cuda_device.h"
@@ -18,19 +17,15 @@ namespace {
 void train_on_all_gpus(int gpus, const std::string& config, const std::vector<std::string>& overrides, bool start_over,
                        double check_share) {
   log::info("{} GPUs: one worker each; device=cuda:0 uses one alone", gpus);
-  LaunchOptions launch_options;
-  launch_options.hosts = parse_hosts(fmt::format("localhost:{}", gpus));
-  launch_options.binary = own_binary();
-  launch_options.directory = std::filesystem::current_path().string();
-  launch_options.command = {"train", config};
-  launch_options.command.insert(launch_options.command.end(), overrides.begin(), overrides.end());
+  std::vector<std::string> command = {"train", config};
+  command.insert(command.end(), overrides.begin(), overrides.end());
   if (start_over) {
-    launch_options.command.emplace_back("--start-over");
+    command.emplace_back("--start-over");
   }
   if (check_share > 0) {
-    launch_options.command.push_back(fmt::format("--check-backend={}", check_share));
+    command.push_back(fmt::format("--check-backend={}", check_share));
   }
-  launch(launch_options);
+  launch_here(gpus, command);
 }
 
 }  // namespace
@@ -54,8 +49,7 @@ void add_train(Program& program) {
           "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de stop.max_steps=20000\n"
           "Ctrl-C and SIGTERM save and end; SIGUSR1 saves and goes on.")
       .run([options] {
-        const TrainConfig config = load_config(options->config, options->overrides);
-        require(!config.data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
+        const TrainConfig config = load_run_config(options->config, options->overrides);
         require(!config.run.empty(), "no run directory given: add run=DIR");
         require(options->check_share >= 0 && options->check_share <= 1,
                 "--check-backend is a share of the steps, from 0 to 1, not {}", options->check_share);

@@ -86,7 +86,7 @@ void run_translate(const TranslateArguments& arguments) {
 void add_translate(Program& program) {
   // Shared by the options and the action, which outlive this call.
   const auto a = std::make_shared<TranslateArguments>();
-  Command command = program.add("translate", "Translate raw text: as many lines out as in, in the same order.");
+  Command command = program.add("translate", "Translates raw text: as many lines out as in, in the same order.");
   add_decoding_options(command, a->decoding);
   command.option("-i,--input", a->input,
                  "text, one sentence a line, plain or packed (gz, xz, zst); '-': standard input");

@@ -29,8 +29,7 @@ void add_tune(Program& program) {
           "tandem tune configs/transformer-base.toml data=data/en-de\n"
           "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de algorithms=algorithms.txt")
       .run([options] {
-        TrainConfig config = load_config(options->config, options->overrides);
-        require(!config.data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
+        TrainConfig config = load_run_config(options->config, options->overrides);
         const Prepared data = Prepared::open(config.data);
         complete_config(config, data);
         StepBenchOptions bench;

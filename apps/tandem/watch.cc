@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <thread>
@@ -51,11 +50,6 @@ void every_second(WatchedRuns& runs, const Body& body) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
-}
-
-void print(const std::string& text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  require(written, "cannot write to standard output");
 }
 
 // Over what is on the screen, line by line, so that nothing flickers.

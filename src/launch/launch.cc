@@ -2,9 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <climits>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -43,6 +40,15 @@ void remove_hosts(std::vector<Host>& hosts, const std::vector<std::string>& name
 std::string own_binary() {
   const std::string script = variable("TANDEM_PROGRAM");  // set by one that starts the binary with its own libraries
   return script.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : script;
+}
+
+void launch_here(int workers, const std::vector<std::string>& command) {
+  LaunchOptions options;
+  options.hosts = {{"localhost", workers}};
+  options.binary = own_binary();
+  options.command = command;
+  options.directory = std::filesystem::current_path().string();
+  launch(options);
 }
 
 void launch(const LaunchOptions& options) {

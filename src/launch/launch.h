@@ -10,10 +10,8 @@ namespace tandem {
 
 struct LaunchOptions {
   std::vector<Host> hosts;
-  std::string agent =
-      "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=5 -o ServerAliveCountMax=3";  // reaches a host
-                                                                                                      // that is not
-                                                                                                      // this one
+  // Reaches a host that is not this one.
+  std::string agent = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=5 -o ServerAliveCountMax=3";
   std::string binary;                    // of tandem, the same path on all hosts
   std::vector<std::string> command;      // arguments of each worker
   std::string directory;                 // where workers start, on all hosts
@@ -27,6 +25,9 @@ struct LaunchOptions {
 // that names the first cause: rank, host, message. Rank 0's lines come out as they are, those of the others behind
 // their rank and host.
 void launch(const LaunchOptions& options);
+
+// Workers on this machine alone, in the current directory.
+void launch_here(int workers, const std::vector<std::string>& command);
 
 // This program's own path, as hosts with the same files have it.
 std::string own_binary();

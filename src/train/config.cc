@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <set>
 #include <utility>
 
@@ -176,6 +175,12 @@ TrainConfig parse_config(const std::string& toml, const std::string& name, const
 
 TrainConfig load_config(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
   return parse_config(read_file(path, 1 << 20), path.string(), overrides);
+}
+
+TrainConfig load_run_config(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  TrainConfig config = load_config(path, overrides);
+  require(!config.data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
+  return config;
 }
 
 std::string to_toml(const TrainConfig& config) {

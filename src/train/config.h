@@ -110,6 +110,9 @@ struct TrainConfig {
 // the nearest known one as a suggestion. The prepared data and the run directory are not looked at.
 TrainConfig load_config(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
 
+// The same for a command that reads the data: fails where none is given.
+TrainConfig load_run_config(const std::filesystem::path& path, const std::vector<std::string>& overrides);
+
 // The same from text, for checkpoints; `name` stands for the file in error messages.
 TrainConfig parse_config(const std::string& toml, const std::string& name,
                          const std::vector<std::string>& overrides = {});

@@ -14,24 +14,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kMostCheckpoints = 10'000;  // that are looked at
-
-// Complete checkpoints, by rising step.
-std::vector<fs::path> checkpoints_of(const fs::path& run) {
-  std::vector<fs::path> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(run / "checkpoints", error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    std::error_code none;
-    if (name.starts_with("step-") && fs::is_regular_file(entry->path() / "manifest.json", none) &&
-        found.size() < kMostCheckpoints) {
-      found.push_back(entry->path());
-    }
-  }
-  std::ranges::sort(found, {}, [](const fs::path& path) { return path.filename().string(); });
-  return found;
-}
-
 double bytes_below(const fs::path& directory) {
   double bytes = 0;
   std::error_code error;
@@ -81,7 +63,7 @@ RunPlan plan_of(const TrainConfig& config) {
 
 CheckpointFacts checkpoint_facts(const fs::path& run) {
   CheckpointFacts facts;
-  const std::vector<fs::path> found = checkpoints_of(run);
+  const std::vector<fs::path> found = list_checkpoints(run);
   if (found.empty()) {
     return facts;
   }
