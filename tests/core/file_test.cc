@@ -4,42 +4,25 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <string>
 
-#include "core/error.h"
+#include "temporary_directory.h"
 
 namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::message_of;
 
-// A directory of its own for each test, removed afterwards.
 class FileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "tandem-file-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
   size_t entries() const {
     return static_cast<size_t>(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()));
   }
 
-  fs::path directory_;
+  const testing::TemporaryDirectory temporary_;
+  const fs::path& directory_ = temporary_.path();
 };
-
-template <class Action>
-std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Checksum, IsCrc64Xz) {
   EXPECT_EQ(checksum("123456789"), "995dc9bbdf1939fa");
@@ -71,18 +54,19 @@ TEST_F(FileTest, WritesReadsReplaces) {
 }
 
 TEST_F(FileTest, NamesWhatItCannotRead) {
-  EXPECT_EQ(error_of([&] { read_file(directory_ / "none"); }),
+  EXPECT_EQ(message_of([&] { read_file(directory_ / "none"); }),
             "cannot read " + (directory_ / "none").string() + ": No such file or directory");
-  EXPECT_NE(error_of([&] { read_file(directory_); }).find("Is a directory"), std::string::npos);
+  EXPECT_NE(message_of([&] { read_file(directory_); }).find("Is a directory"), std::string::npos);
   write_file(directory_ / "big", std::string(1000, 'x'));
-  EXPECT_NE(error_of([&] { read_file(directory_ / "big", 999); }).find("larger than the 999 bytes"), std::string::npos);
+  EXPECT_NE(message_of([&] { read_file(directory_ / "big", 999); }).find("larger than the 999 bytes"),
+            std::string::npos);
   EXPECT_EQ(read_file(directory_ / "big", 1000).size(), 1000U);
 }
 
 TEST_F(FileTest, NamesWhatItCannotWrite) {
-  EXPECT_NE(error_of([&] { write_file(directory_ / "no" / "file", "x"); }).find("No such file"), std::string::npos);
+  EXPECT_NE(message_of([&] { write_file(directory_ / "no" / "file", "x"); }).find("No such file"), std::string::npos);
   fs::create_directory(directory_ / "taken");
-  EXPECT_NE(error_of([&] { write_file(directory_ / "taken", "x"); }).find("cannot write"), std::string::npos);
+  EXPECT_NE(message_of([&] { write_file(directory_ / "taken", "x"); }).find("cannot write"), std::string::npos);
   EXPECT_EQ(entries(), 1U) << "nothing is left beside the target";
 }
 
@@ -110,7 +94,7 @@ TEST_F(FileTest, FullDiskIsOneSentence) {
   if (::mount("tmpfs", directory_.c_str(), "tmpfs", 0, "size=1m") != 0) {
     GTEST_SKIP() << "a small tmpfs cannot be mounted here (needs root): the full disk is not tested";
   }
-  const std::string error = error_of([&] { write_file(directory_ / "file", std::string(3 << 20, 'z')); });
+  const std::string error = message_of([&] { write_file(directory_ / "file", std::string(3 << 20, 'z')); });
   const size_t left = entries();
   ::umount(directory_.c_str());
   EXPECT_NE(error.find("No space left on device; free some space"), std::string::npos) << error;
@@ -139,7 +123,7 @@ TEST_F(FileTest, DirectoryReplacesOnlyWhenAllowed) {
   const fs::path path = directory_ / "out";
   fs::create_directory(path);
   write_file(path / "old", "old");
-  EXPECT_NE(error_of([&] { NewDirectory refused(path); }).find("exists already"), std::string::npos);
+  EXPECT_NE(message_of([&] { NewDirectory refused(path); }).find("exists already"), std::string::npos);
   { NewDirectory abandoned(path, true); }
   EXPECT_EQ(read_file(path / "old"), "old");
   NewDirectory made(path.string() + "/", true);
@@ -155,7 +139,7 @@ TEST_F(FileTest, DirectoryThatAppearedMeanwhileIsKept) {
   NewDirectory made(path);
   fs::create_directory(path);
   write_file(path / "other", "other");
-  EXPECT_NE(error_of([&] { made.commit(); }).find("put the complete directory in place"), std::string::npos);
+  EXPECT_NE(message_of([&] { made.commit(); }).find("put the complete directory in place"), std::string::npos);
   EXPECT_EQ(read_file(path / "other"), "other");
 }
 

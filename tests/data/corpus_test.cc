@@ -3,6 +3,7 @@
 #include <cstring>
 #include <set>
 
+#include "core/error.h"
 #include "core/file.h"
 #include "core/philox.h"
 #include "data/corpus_writer.h"
@@ -12,7 +13,7 @@ namespace tandem {
 namespace {
 
 using testing::contains;
-using testing::error_of;
+using testing::message_of;
 using Ids = std::vector<int32_t>;
 
 class CorpusFile : public testing::Scratch {
@@ -92,12 +93,12 @@ TEST_F(CorpusFile, EveryFlippedBitAndEveryCutIsFound) {
     std::string damaged = whole;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
     write_file(path(), damaged);
-    const std::string error = error_of([&] { Corpus::open(path()); });
+    const std::string error = message_of([&] { Corpus::open(path()); });
     EXPECT_TRUE(contains(error, path().string())) << bit << ": " << error;
   }
   for (size_t size = 0; size < whole.size(); size += 5) {
     write_file(path(), whole.substr(0, size));
-    const std::string error = error_of([&] { Corpus::open(path()); });
+    const std::string error = message_of([&] { Corpus::open(path()); });
     EXPECT_TRUE(contains(error, path().string())) << size << ": " << error;
   }
 }
@@ -132,12 +133,12 @@ TEST_F(CorpusFile, HostileNumbersWithoutChecksum) {
 }
 
 TEST_F(CorpusFile, NotACorpus) {
-  EXPECT_TRUE(contains(error_of([&] { Corpus::open(at("none")); }), "No such file"));
+  EXPECT_TRUE(contains(message_of([&] { Corpus::open(at("none")); }), "No such file"));
   write_file(path(), "");
-  EXPECT_TRUE(contains(error_of([&] { Corpus::open(path()); }), "is empty"));
-  EXPECT_TRUE(contains(error_of([&] { Corpus::open(directory_); }), "not a training corpus"));
+  EXPECT_TRUE(contains(message_of([&] { Corpus::open(path()); }), "is empty"));
+  EXPECT_TRUE(contains(message_of([&] { Corpus::open(directory_); }), "not a training corpus"));
   write_file(path(), std::string(500, 'x'));
-  EXPECT_TRUE(contains(error_of([&] { Corpus::open(path()); }), "is not a training corpus made by"));
+  EXPECT_TRUE(contains(message_of([&] { Corpus::open(path()); }), "is not a training corpus made by"));
 }
 
 TEST_F(CorpusFile, WriterRefusesIdsOutsideTheVocabulary) {

@@ -53,7 +53,7 @@ class Lines : public testing::Scratch {
   }
 
   std::string error_of(const std::string& content) {
-    return testing::error_of([&] { lines_of(content); });
+    return testing::message_of([&] { lines_of(content); });
   }
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::contains;
-using testing::error_of;
+using testing::message_of;
 
 class Prepare : public testing::Scratch {
  protected:
@@ -82,7 +82,7 @@ class Prepare : public testing::Scratch {
 
   // prepare() fails with this text and leaves nothing.
   void expect_error(const std::string& text) {
-    const std::string error = error_of([&] { prepare(config_); });
+    const std::string error = message_of([&] { prepare(config_); });
     EXPECT_TRUE(contains(error, text)) << error;
     EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 0);
     for (const auto& entry : fs::directory_iterator(directory_)) {
@@ -169,7 +169,7 @@ TEST_F(Prepare, ExistingTokenizer) {
   write_file(at("broken.model"), read_file(config_.tokenizer).substr(0, 5000));
   config_.tokenizer = at("broken.model");
   config_.out = at("out3");
-  EXPECT_TRUE(contains(error_of([&] { prepare(config_); }), "broken.model is not a SentencePiece model"));
+  EXPECT_TRUE(contains(message_of([&] { prepare(config_); }), "broken.model is not a SentencePiece model"));
 }
 
 TEST_F(Prepare, CountsEveryDroppedPairOnce) {
@@ -232,7 +232,7 @@ TEST_F(Prepare, ValidationPairsDoNotRemainInTraining) {
   EXPECT_LT(stats.pairs, 3950) << "the twins of validation pairs must go too";
   config_.valid_size = 4000;
   config_.out = at("out2");
-  EXPECT_TRUE(contains(error_of([&] { prepare(config_); }), "--valid-size 4000 leaves no training pairs"));
+  EXPECT_TRUE(contains(message_of([&] { prepare(config_); }), "--valid-size 4000 leaves no training pairs"));
 }
 
 TEST_F(Prepare, SeveralFilesAndTwoColumns) {
@@ -256,7 +256,7 @@ TEST_F(Prepare, SeveralFilesAndTwoColumns) {
   write_file(at("both.tsv"), "a\tb\nc\td\te\n");
   config_.out = at("out3");
   EXPECT_TRUE(
-      contains(error_of([&] { prepare(config_); }), "line 2 of " + at("both.tsv") + " has 3 columns instead of 2"));
+      contains(message_of([&] { prepare(config_); }), "line 2 of " + at("both.tsv") + " has 3 columns instead of 2"));
 }
 
 TEST_F(Prepare, RawTextOfValidationStaysRaw) {
@@ -303,7 +303,7 @@ TEST_F(Prepare, BadSettingsAreAllListed) {
   config_.training.vocab_size = 3;
   config_.cleaning.max_words = -1;
   config_.valid_source = "y";
-  const std::string error = error_of([&] { prepare(config_); });
+  const std::string error = message_of([&] { prepare(config_); });
   for (const char* part : {"either as --source", "--vocab-size must be", "--max-words -1", "--valid-target belong"}) {
     EXPECT_TRUE(contains(error, part)) << error;
   }
@@ -311,7 +311,7 @@ TEST_F(Prepare, BadSettingsAreAllListed) {
 
 TEST_F(Prepare, TextSmallerThanTheVocabulary) {
   config_.training.vocab_size = 32768;
-  const std::string error = error_of([&] { prepare(config_); });
+  const std::string error = message_of([&] { prepare(config_); });
   ASSERT_TRUE(contains(error, "too small for a vocabulary of 32768 pieces: at most ")) << error;
   const size_t at_most = error.find("at most ") + 8;
   config_.training.vocab_size = std::stoll(error.substr(at_most));
@@ -326,14 +326,14 @@ TEST_F(Prepare, VocabularySmallerThanTheCharacters) {
 TEST_F(Prepare, ReplacesOnlyAPreparedDirectoryAndOnlyWhenForced) {
   fs::create_directory(config_.out);
   write_file(at("out/precious.txt"), "x");
-  EXPECT_TRUE(contains(error_of([&] { prepare(config_); }), "is not a prepared directory"));
+  EXPECT_TRUE(contains(message_of([&] { prepare(config_); }), "is not a prepared directory"));
   config_.force = true;
-  EXPECT_TRUE(contains(error_of([&] { prepare(config_); }), "is not a prepared directory"));
+  EXPECT_TRUE(contains(message_of([&] { prepare(config_); }), "is not a prepared directory"));
   EXPECT_TRUE(fs::exists(at("out/precious.txt")));
   fs::remove(at("out/precious.txt"));
   prepare(config_);
   config_.force = false;
-  EXPECT_TRUE(contains(error_of([&] { prepare(config_); }), "exists already"));
+  EXPECT_TRUE(contains(message_of([&] { prepare(config_); }), "exists already"));
   config_.force = true;
   config_.seed = 5;
   const std::string before = Prepared::open(config_.out).fingerprint;

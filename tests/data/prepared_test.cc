@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::contains;
-using testing::error_of;
+using testing::message_of;
 
 class PreparedDirectory : public testing::Scratch {
  protected:
@@ -39,13 +39,13 @@ TEST_F(PreparedDirectory, DamageIsFoundAndNamed) {
       std::string damaged = whole;
       damaged[at_byte] = static_cast<char>(damaged[at_byte] ^ 4);
       write_file(path, damaged);
-      std::string error = error_of([&] { Prepared::open(at("data")); });
+      std::string error = message_of([&] { Prepared::open(at("data")); });
       EXPECT_TRUE(contains(error, path.string() + " is damaged")) << error;
     }
     write_file(path, whole.substr(0, whole.size() - 1));
-    EXPECT_TRUE(contains(error_of([&] { Prepared::open(at("data")); }), path.string() + " is damaged"));
+    EXPECT_TRUE(contains(message_of([&] { Prepared::open(at("data")); }), path.string() + " is damaged"));
     fs::remove(path);
-    EXPECT_TRUE(contains(error_of([&] { Prepared::open(at("data")); }), name));
+    EXPECT_TRUE(contains(message_of([&] { Prepared::open(at("data")); }), name));
     write_file(path, whole);
     EXPECT_EQ(Prepared::open(at("data")).valid.size(), 10U);
   }
@@ -53,8 +53,8 @@ TEST_F(PreparedDirectory, DamageIsFoundAndNamed) {
 
 TEST_F(PreparedDirectory, OtherDirectories) {
   EXPECT_TRUE(
-      contains(error_of([&] { Prepared::open(at("none")); }), "is not a directory; make one with tandem prepare"));
-  EXPECT_TRUE(contains(error_of([&] { Prepared::open(directory_); }), "is not a prepared directory"));
+      contains(message_of([&] { Prepared::open(at("none")); }), "is not a directory; make one with tandem prepare"));
+  EXPECT_TRUE(contains(message_of([&] { Prepared::open(directory_); }), "is not a prepared directory"));
 }
 
 TEST_F(PreparedDirectory, StatisticsAreNotNeeded) {
