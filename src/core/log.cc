@@ -4,10 +4,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <mutex>
 #include <utility>
 

@@ -17,7 +17,6 @@
 #include <list>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "dist/message.h"
 #include "launch/child.h"

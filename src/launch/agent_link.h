@@ -4,7 +4,6 @@
 #include <poll.h>
 
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <list>
-#include <memory>
 #include <thread>
 
 #include "core/signals.h"

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <fstream>
 
 #include "core/error.h"

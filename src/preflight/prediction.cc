@@ -5,7 +5,6 @@
 #include <map>
 
 #include "core/error.h"
-#include "observe/progress.h"
 #include "observe/verdicts/network.h"
 #include "observe/verdicts/units.h"
 #include "preflight/warnings.h"

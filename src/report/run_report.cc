@@ -3,8 +3,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "observe/progress.h"
 #include "observe/verdicts/verdicts.h"
 

@@ -14,7 +14,6 @@
 #include "core/log.h"
 #include "core/manifest.h"
 #include "train/checkpoint.h"
-#include "train/checkpoint_state.h"
 
 namespace tandem {
 

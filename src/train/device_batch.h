@@ -1,9 +1,6 @@
 // Brings a packed micro-batch from the host into the backend's memory.
 #pragma once
 
-#include <cstring>
-#include <vector>
-
 #include "data/batcher.h"
 #include "model/batch.h"
 #include "tensor/arena.h"

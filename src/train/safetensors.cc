@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
-#include <utility>
 
 #include "core/error.h"
 

@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <map>
 #include <set>
-#include <vector>
 
 #include "observe/probes/probe.h"
 
