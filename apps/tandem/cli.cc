@@ -1,6 +1,7 @@
 #include "cli.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "core/error.h"
@@ -107,6 +108,11 @@ Command Program::add(const std::string& name, const std::string& help) {
 }
 
 int Program::run(int argc, char** argv) {
+  const auto is_first_word = [&](const auto& command) { return command->app->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && std::ranges::none_of(state_->commands, is_first_word)) {
+    std::fprintf(stderr, "%s: there is no command '%s'; --help lists them\n", state_->app.get_name().c_str(), argv[1]);
+    return 2;
+  }
   try {
     state_->app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

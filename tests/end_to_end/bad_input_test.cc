@@ -37,6 +37,8 @@ class BadInput : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
+TEST(Program, NamesACommandThatThereIsNot) { expect_refused({"trian", "config.toml"}, {"trian", "--help"}); }
+
 TEST_F(BadInput, Prepare) {
   write_text(directory_ / "short.de", "eins\nzwei\n");
   write_text(directory_ / "empty", "");
