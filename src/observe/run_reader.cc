@@ -68,6 +68,12 @@ double RankMetrics::last_time() const {
                    probes.empty() ? 0 : probes.back().time});
 }
 
+std::span<const TrainPoint> RankMetrics::since_start() const {
+  const int64_t start = setups.empty() ? 0 : setups.back().step;
+  const auto first = std::find_if(train.begin(), train.end(), [&](const TrainPoint& p) { return p.step > start; });
+  return {first, train.end()};
+}
+
 double RankMetrics::validation_seconds() const {
   double windows = 0, validations = 0;
   for (const TrainPoint& point : train) {

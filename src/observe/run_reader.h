@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,8 @@ struct RankMetrics {
 
   int64_t last_step() const;
   double last_time() const;  // of the newest record; 0 = none
+  std::span<const TrainPoint> since_start()
+      const;  // train records since the run was last started, by steps: clocks jump
   double validation_seconds() const;
   double elapsed_seconds() const;  // training time over all starts; 0 = not known
 };

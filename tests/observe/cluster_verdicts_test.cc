@@ -134,7 +134,12 @@ std::vector<Case> network_cases() {
          port(100e6)(slow, draw);
          fast.link = 1e12;
          RunData run = slow.make(seed), later = fast.make(seed + 1, run.ranks[0].train.back().time + 100);
+         const int64_t done = run.main().last_step();
          for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
+           later.ranks[rank].setups[0].step = done;
+           for (TrainPoint& point : later.ranks[rank].train) {
+             point.step += done;
+           }
            const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
            append(run.ranks[rank].setups, later.ranks[rank].setups);
            append(run.ranks[rank].train, later.ranks[rank].train);

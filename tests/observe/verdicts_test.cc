@@ -202,6 +202,21 @@ TEST(Verdicts, HowLongFollowsTheRecentPaceOfARunThatSlowsDown) {
   EXPECT_NEAR(v.figure("seconds_left"), 3055, 150);
 }
 
+TEST(Verdicts, HowLongFollowsThePaceSinceTheLastStart) {
+  const RunPlan plan{.max_steps = 30000, .schedule = "", .rate_at = {}};
+  RunData run = MadeRun{.step_seconds = [](double share) { return share <= 0.98 ? 1.0 : 0.1; }}.make(3);
+  SetupPoint first, second;
+  first.time = 1.7e9, second.step = 19600, second.time = run.main().train[195].time + 1;
+  run.ranks[0].setups = {first, second};  // on faster machines
+  EXPECT_NEAR(how_long(run, plan, 0, 0).figure("seconds_left"), 1055, 50);
+}
+
+TEST(Verdicts, ABandThatIsNoneIsNotShown) {
+  const RunData run = MadeRun{}.make(1);
+  EXPECT_EQ(how_long(run, {.max_minutes = 60, .schedule = "", .rate_at = {}}, 0, 0).answer.find(" to "),
+            std::string::npos);
+}
+
 TEST(Verdicts, HowLongEndsByWhatComesFirst) {
   const RunData run = MadeRun{}.make(1);
   const double elapsed = run.main().elapsed_seconds();
@@ -217,6 +232,11 @@ TEST(Verdicts, HowLongOfEndedSilentAndResumedRuns) {
   made.ended = true;
   RunData run = made.make(1);
   EXPECT_EQ(how_long(run, {}, 0, 0).label, "ended");
+  RunData started = run;  // and has not made a step yet
+  SetupPoint again;
+  again.step = run.main().last_step(), again.time = run.main().last_time() + 60;
+  started.ranks[0].setups.push_back(again);
+  EXPECT_EQ(how_long(started, {}, 0, 0).label, "running");
   TrainPoint more = run.main().train.back();
   more.step += 100;
   run.ranks[0].train.push_back(more);
@@ -266,7 +286,10 @@ TEST(Verdicts, AStartMoreChangesNoAnswerAboutTheModel) {
     first.time = 1.7e9, second.step = at.step, second.time = at.time + 0.01;
     m.setups = {first, second};
     EXPECT_EQ(overfitting(resumed).answer, overfitting(whole).answer);
-    EXPECT_EQ(trained_enough(resumed).answer, trained_enough(whole).answer);
+    const Verdict one = trained_enough(whole), two = trained_enough(resumed);  // only the pace is the last start's
+    EXPECT_EQ(two.label, one.label);
+    EXPECT_EQ(two.figure("nll_slope_per_1000_steps"), one.figure("nll_slope_per_1000_steps"));
+    EXPECT_EQ(two.figure("bleu_slope_per_1000_steps"), one.figure("bleu_slope_per_1000_steps"));
     EXPECT_EQ(how_long(resumed, {}, 0, 0).figure("pairs"), how_long(whole, {}, 0, 0).figure("pairs"));
   }
 }

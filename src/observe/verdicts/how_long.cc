@@ -14,6 +14,7 @@ namespace tandem {
 namespace {
 
 constexpr size_t kBlocks = 8;
+constexpr size_t kFewestRecords = 3;  // to know their spread
 // A trainer that writes nothing for this long is not believed to run: longer than a validation should take.
 constexpr double kSilence = 900;
 
@@ -34,7 +35,8 @@ Totals totals_of(std::span<const TrainPoint> points) {
   return t;
 }
 
-// Step time of the newest fifth of the run (or 10 records), in blocks; pauses are rare, so they are of the whole run.
+// Step time of the newest fifth of the run (or 10 records) since it was last started, perhaps on other machines, in
+// blocks; pauses are rare, so they are of the whole run.
 struct Pace {
   double seconds = kUnknown;  // a step, pauses counted
   double error = kUnknown;    // of the mean of `block_steps` steps; NaN: too few records
@@ -66,8 +68,9 @@ Pace pace_of(const RankMetrics& m) {
     return pace;
   }
   pace.pause_error = pause_error(m, all.pauses / all.steps);
-  const size_t tail = std::min(std::max<size_t>(m.train.size() / 5, 10), m.train.size());
-  const std::span<const TrainPoint> recent = std::span(m.train).last(tail);
+  const std::span<const TrainPoint> started = m.since_start().size() >= kFewestRecords ? m.since_start() : m.train;
+  const size_t tail = std::min(std::max<size_t>(started.size() / 5, 10), started.size());
+  const std::span<const TrainPoint> recent = started.last(tail);
   const size_t length = std::max<size_t>(tail / kBlocks, 1);
   std::vector<double> blocks;
   double steps = 0;
@@ -135,6 +138,10 @@ std::string cost_text(double seconds, double price) {
   return price > 0 ? fmt::format("; cost {:.2f} at {:g} an hour", seconds / 3600 * price, price) : "";
 }
 
+std::string band_text(const Left& left) {
+  return left.high > left.low ? fmt::format(" ({} to {})", human_duration(left.low), human_duration(left.high)) : "";
+}
+
 // What is left of a run that has not ended, after `done`.
 void add_rest(Verdict& v, const RankMetrics& m, const Pace& pace, const Left& left, const std::string& done,
               double silence, double price) {
@@ -150,11 +157,10 @@ void add_rest(Verdict& v, const RankMetrics& m, const Pace& pace, const Left& le
   v.confidence = std::isnan(left.seconds) || pace.blocks < 3 ? Confidence::low
                  : left.high - left.low > left.seconds       ? Confidence::medium
                                                              : Confidence::high;
-  const std::string rest =
-      std::isnan(left.seconds)
-          ? "where it ends is not known"
-          : fmt::format("{} more are left ({} to {}), {} in all", human_duration(left.seconds),
-                        human_duration(left.low), human_duration(left.high), human_duration(elapsed + left.seconds));
+  const std::string rest = std::isnan(left.seconds)
+                               ? "where it ends is not known"
+                               : fmt::format("{} more are left{}, {} in all", human_duration(left.seconds),
+                                             band_text(left), human_duration(elapsed + left.seconds));
   const std::string cost =
       price > 0 ? cost_text(elapsed, price) +
                       (std::isnan(left.seconds)
@@ -173,7 +179,8 @@ void add_rest(Verdict& v, const RankMetrics& m, const Pace& pace, const Left& le
 const EventPoint* end_of(const RankMetrics& m) {
   for (auto event = m.events.rbegin(); event != m.events.rend(); ++event) {
     if (event->event == "end") {
-      const bool trained_on = !m.train.empty() && m.train.back().step > event->step;
+      const bool trained_on = (!m.train.empty() && m.train.back().step > event->step) ||
+                              (!m.setups.empty() && m.setups.back().time > event->time);
       return trained_on ? nullptr : &*event;
     }
   }
@@ -208,7 +215,7 @@ Verdict how_long(const RunData& run, const RunPlan& plan, double now, double pri
   if (end != nullptr) {
     v.label = "ended";
     v.confidence = Confidence::high;
-    v.answer = fmt::format("The run is over: {}{}; it ended because {}.", done, cost_text(elapsed, price),
+    v.answer = fmt::format("The run is over: {}{}; why it ended: {}.", done, cost_text(elapsed, price),
                            end->details.empty() ? "it was told to" : end->details);
     return v;
   }

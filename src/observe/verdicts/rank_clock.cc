@@ -20,8 +20,8 @@ double start_of(const RankMetrics& metrics) {
 
 std::vector<TrainPoint> windows_of(const RankMetrics& metrics) {
   std::vector<TrainPoint> windows;
-  for (const TrainPoint& point : metrics.train) {
-    if (point.time >= start_of(metrics) && point.steps > 0 && point.step_seconds() > 0) {
+  for (const TrainPoint& point : metrics.since_start()) {
+    if (point.steps > 0 && point.step_seconds() > 0) {
       windows.push_back(point);
     }
   }
