@@ -148,6 +148,42 @@ std::vector<Case> network_cases() {
          return run;
        },
        "no", "No: waiting"},
+      {"ranks_of_one_host", network,
+       [](Draw& draw, uint64_t seed) {
+         MadeCluster m = any(draw);
+         set_wait(m, 0.7);
+         RunData run = m.make(seed);
+         for (RankMetrics& metrics : run.ranks) {
+           metrics.setups[0].node = 0;
+         }
+         return run;
+       },
+       "network_bound", "all ranks are on one host"},
+      {"a_clock_that_was_set_back", network,
+       [](Draw& draw, uint64_t seed) {
+         MadeCluster m = any(draw);
+         port(1e9)(m, draw);
+         RunData run = m.make(seed);
+         for (RankMetrics& metrics : run.ranks) {
+           metrics.setups[0].time += 1e6;
+         }
+         return run;
+       },
+       "network_bound", "1 Gbit port"},
+      {"a_link_that_others_use_too", network,
+       [](Draw& draw, uint64_t seed) {
+         MadeCluster m = any(draw);
+         m.validation = 0, m.parameters = 100e6;
+         port(1e9)(m, draw);
+         RunData run = m.make(seed);
+         for (RankMetrics& metrics : run.ranks) {
+           for (ProbePoint& probe : metrics.probes) {
+             probe.network_sent_bytes *= 3, probe.network_sent_packets *= 3;
+           }
+         }
+         return run;
+       },
+       "network_bound", "others use it too"},
       {"only_one_rank_was_read", network,
        [](Draw& draw, uint64_t seed) {
          MadeCluster m = any(draw);
@@ -230,6 +266,52 @@ std::vector<Case> work_cases() {
          m.link = 1e13, m.slow_rank = d.whole(0, m.ranks - 1), m.slow_factor = d.uniform(1.3, 3);
        }),
        "slow_rank", "its compute is slower"},
+      {"slow_host_of_two_ranks", slow_rank,
+       [](Draw& draw, uint64_t seed) {
+         MadeCluster m = any(draw);
+         m.ranks = 4, m.link = 1e13, m.slow_rank = 2, m.slow_factor = draw.uniform(1.3, 3);
+         RunData run = m.make(seed);
+         run.ranks[3].train = run.ranks[2].train;
+         return run;
+       },
+       "slow_rank", "(and 1 more like it)"},
+      {"another_is_slow_in_every_window", slow_rank,
+       [](Draw& draw, uint64_t seed) {
+         MadeCluster m = any(draw);
+         m.ranks = 4, m.link = 1e13, m.windows = 41, m.noise = 0.01;  // the first is warm-up
+         RunData run = m.make(seed);
+         for (size_t window = 0; window < 41; ++window) {
+           for (size_t rank = 0; rank < 4; ++rank) {
+             TrainPoint& point = run.ranks[rank].train[window];
+             (window % 4 == rank ? point.compute_seconds : point.communication_seconds) += m.compute * point.steps;
+           }
+         }
+         return run;
+       },
+       "even", "for whichever is slowest at the time"},
+      {"slow_no_more", slow_rank,
+       [](Draw& draw, uint64_t seed) {
+         MadeCluster m = any(draw);
+         m.link = 1e13;
+         RunData run = m.make(seed);
+         for (RankMetrics& metrics : run.ranks) {
+           for (size_t window = 0; window < metrics.train.size() / 2; ++window) {
+             TrainPoint& point = metrics.train[window];
+             (metrics.rank == 1 ? point.compute_seconds : point.communication_seconds) += m.compute * point.steps;
+           }
+         }
+         return run;
+       },
+       "slow_rank", "in the newest third"},
+      {"even_as_far_as_it_was_read", slow_rank,
+       [](Draw& draw, uint64_t seed) {
+         MadeCluster m = any(draw);
+         m.ranks = 4;
+         RunData run = m.make(seed);
+         run.ranks.pop_back();
+         return run;
+       },
+       "even", "Of 4 ranks 3 were read"},
       {"slow_data", slow_rank, with([](MadeCluster& m, Draw& d) {
          m.link = 1e13, m.slow_rank = d.whole(0, m.ranks - 1), m.slow_data = m.compute * d.uniform(0.4, 2);
        }),

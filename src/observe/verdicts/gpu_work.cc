@@ -180,7 +180,8 @@ Verdict gpu_work(const RunData& run) {
   }
   v.answer += power_text(w);
   if (std::isfinite(w.idle)) {
-    v.answer += fmt::format("; {} of a step waits for data or the network", percent_text(w.idle));
+    v.answer += fmt::format("; {} of a step waits for data{}", percent_text(w.idle),
+                            ranks_of(run) > 1 ? ", the network or other ranks" : "");
   }
   v.answer += warning_text(w) + throttle_text(w) + ".";
   return v;

@@ -45,7 +45,7 @@ std::string port_text(Verdict& v, double least, double most, double stated_bits)
   if (!(stated_bits > 0)) {
     return sure ? ": it is a " + name : "";
   }
-  return fmt::format("{}, though its driver states {}: something on the way is slower",
+  return fmt::format("{}, though its driver states {}: something on the way or in the hosts is slower",
                      sure ? ": no more than a " + name : "", bits_text(stated_bits));
 }
 
@@ -57,12 +57,16 @@ std::string link_text(Verdict& v, const Waits& w, const LinkTraffic& link) {
   if (!(mean > 0)) {
     return "";
   }
-  const std::string together = link.ranks > 1 ? fmt::format(", of {} ranks together,", link.ranks) : "";
+  const std::string together = link.ranks > 1 ? fmt::format(" ({} ranks together)", link.ranks) : "";
   const std::string headers = link.with_headers ? " with headers" + together : "";
   const std::string against = link.stated_bits > 0
                                   ? fmt::format(", {} of the {} that its driver states",
                                                 percent_text(8 * mean / link.stated_bits), bits_text(link.stated_bits))
                                   : "";
+  if (link.one_host) {
+    return fmt::format("; all ranks are on one host, so this is the exchange within it and no cable, on average {}{}",
+                       rate_text(mean), headers);
+  }
   if (v.label != "network_bound") {
     return fmt::format("; on average {}{} go each way{}", rate_text(mean), headers, against);
   }
@@ -90,7 +94,11 @@ std::string bytes_text(Verdict& v, const std::vector<RankClock>& clocks, const L
                                                     : fmt::format(", {:+.1f} % against the plan", 100 * off);
   const std::string drops =
       link.dropped > 0 ? fmt::format("; {} packets were dropped", grouped(static_cast<int64_t>(link.dropped))) : "";
-  return fmt::format("; {} sends {} a step{}{}", first.name(), human_bytes(first.sent), plan, drops);
+  const std::string others =
+      link.payload_over_planned > 1 + kWorth
+          ? fmt::format("; the interface sends {:.2g} times that: others use it too", link.payload_over_planned)
+          : "";
+  return fmt::format("; {} sends {} a step{}{}{}", first.name(), human_bytes(first.sent), plan, others, drops);
 }
 
 std::string what_if_text(Verdict& v, const Waits& w, const std::string& wire) {

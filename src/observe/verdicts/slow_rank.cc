@@ -8,6 +8,7 @@
 #include "observe/verdicts/rank_clock.h"
 #include "observe/verdicts/statistics.h"
 #include "observe/verdicts/units.h"
+#include "observe/verdicts/waits.h"
 
 namespace tandem {
 
@@ -69,6 +70,48 @@ std::string cause_text(const RunData& run, const std::vector<RankClock>& clocks,
   return "its compute is slower";
 }
 
+// Its own time of a step in the newest third of its windows.
+double own_lately(const RankClock& clock) {
+  double seconds = 0, steps = 0;
+  for (size_t i = clock.windows.size() - (clock.windows.size() + 2) / 3; i < clock.windows.size(); ++i) {
+    seconds += clock.windows[i].compute_seconds + clock.windows[i].data_seconds;
+    steps += clock.windows[i].steps;
+  }
+  return seconds / steps;
+}
+
+bool over_by_now(const std::vector<RankClock>& clocks, const RankClock& slow) {
+  return own_lately(slow) - median_of_others(clocks, slow, own_lately) < kWorth / 2 * slow.step;
+}
+
+std::string slow_text(const RunData& run, const std::vector<RankClock>& clocks, const RankClock& slow, double others) {
+  const double excess = slow.own() - others;
+  const auto as_slow = std::count_if(clocks.begin(), clocks.end(), [&](const RankClock& clock) {
+    return clock.own() - others > excess / 2;  // nearer to it than to the others
+  });
+  return fmt::format(
+      "Yes: {}{} takes {} for its part of a step, the others {}; {}; without {} a step would be {} "
+      "shorter ({}){}.",
+      slow.name(), as_slow > 1 ? fmt::format(" (and {} more like it)", as_slow - 1) : "", seconds_text(slow.own()),
+      seconds_text(others), cause_text(run, clocks, slow, excess), as_slow > 1 ? "them" : "it", seconds_text(excess),
+      percent_text(excess / slow.step),
+      over_by_now(clocks, slow) ? "; in the newest third of the steps it was as fast as the others" : "");
+}
+
+// No rank is slow by itself, but another one may be in every window.
+std::string even_text(const std::vector<RankClock>& clocks, const RankClock& slow, double others) {
+  const Waits w = waits_of(clocks);
+  const double share = w.others / w.step;
+  return fmt::format(
+      "No{}: the slowest, {}, takes {} for its part of a step, the others {}, a difference of {} of a "
+      "step{}.",
+      share >= kWorth ? " single one" : "", slow.name(), seconds_text(slow.own()), seconds_text(others),
+      percent_text(std::max((slow.own() - others) / slow.step, 0.0)),
+      share >= kWorth
+          ? fmt::format("; but ranks wait {} of a step for whichever is slowest at the time", percent_text(share))
+          : "");
+}
+
 bool too_little(Verdict& v, const RunData& run, const std::vector<RankClock>& clocks) {
   if (ranks_of(run) <= 1) {
     v.label = "single";
@@ -105,16 +148,11 @@ Verdict slow_rank(const RunData& run) {
   v.confidence = confidence_by(slow.windows.size());
   v.add("slowest_rank", slow.rank).add("slowest_own", slow.own(), "s").add("median_own_of_others", others, "s");
   v.add("lost_per_step", excess, "s").add("lost_share", excess / slow.step).add("step", slow.step, "s");
-  v.answer = beyond ? fmt::format(
-                          "Yes: {} takes {} for its part of a step, the others {}; {}; without it a step would "
-                          "be {} shorter ({}).",
-                          slow.name(), seconds_text(slow.own()), seconds_text(others),
-                          cause_text(run, clocks, slow, excess), seconds_text(excess), percent_text(excess / slow.step))
-                    : fmt::format(
-                          "No: the slowest, {}, takes {} for its part of a step, the others {}, a difference of "
-                          "{} of a step.",
-                          slow.name(), seconds_text(slow.own()), seconds_text(others),
-                          percent_text(std::max(excess / slow.step, 0.0)));
+  v.answer = beyond ? slow_text(run, clocks, slow, others) : even_text(clocks, slow, others);
+  if (const int ranks = ranks_of(run); static_cast<int>(clocks.size()) < ranks && !beyond) {
+    v.confidence = Confidence::low;
+    v.answer += fmt::format(" Of {} ranks {} were read: another may be the one.", ranks, clocks.size());
+  }
   return v;
 }
 

@@ -57,6 +57,9 @@ std::string regression_text(Verdict& v, const Series& s) {
   }
   const LineFit fit = fit_line(s.wait, s.step);
   v.add("step_seconds_per_wait_second", fit.slope).add("slope_low", fit.lower).add("slope_high", fit.upper);
+  if (fit.lower <= 0 && fit.upper >= 0) {
+    return fmt::format("; over {} windows the wait varies too little to see the step follow it", s.step.size());
+  }
   return fmt::format(
       "; over {} windows a second more of waiting comes with {:.2g} s more of step (99 %: {:.2g} to "
       "{:.2g}; r = {:.2f})",

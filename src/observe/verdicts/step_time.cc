@@ -79,6 +79,10 @@ std::string milliseconds(double seconds) {
   return seconds < 1 ? fmt::format("{:.3g} ms", seconds * 1e3) : fmt::format("{:.3g} s", seconds);
 }
 
+std::string record_text(double steps) {
+  return steps < 1.5 ? std::string("each by itself") : fmt::format("means of {:.0f} steps each", steps);
+}
+
 }  // namespace
 
 Verdict step_time(const RunData& run) {
@@ -113,13 +117,14 @@ Verdict step_time(const RunData& run) {
                                            : Confidence::low;
   v.answer = fmt::format(
       "A step (one update, {} pairs with {} target tokens) takes {} on average ({:.3g} steps/s), median {}, 95 % below "
-      "{} (means of {:.0f} steps each); with validations and checkpoints {} ({:.3g} steps/s); waiting for data is "
+      "{} ({}); with validations and checkpoints {} ({:.3g} steps/s); waiting for data is "
       "{:.1f} % of a step{}, validations and checkpoints {:.1f} % of the run{}.",
       human_count(sums.pairs / sums.steps), human_count(sums.target_tokens / sums.steps), milliseconds(mean_step),
-      1 / mean_step, milliseconds(v.figure("median")), milliseconds(v.figure("p95")), v.figure("steps_per_record"),
-      milliseconds(with_pauses), 1 / with_pauses, 100 * data_share,
-      sums.communication > 0 ? fmt::format(", for the network {:.1f} %", 100 * sums.communication / sums.step_seconds)
-                             : "",
+      1 / mean_step, milliseconds(v.figure("median")), milliseconds(v.figure("p95")),
+      record_text(v.figure("steps_per_record")), milliseconds(with_pauses), 1 / with_pauses, 100 * data_share,
+      sums.communication > 0
+          ? fmt::format(", for the network and other ranks {:.1f} %", 100 * sums.communication / sums.step_seconds)
+          : "",
       100 * pause_share,
       slower > 1 + kWorth ? fmt::format("; steps became slower, {:.2f} times what they took early on", slower) : "");
   return v;

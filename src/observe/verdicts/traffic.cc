@@ -37,6 +37,7 @@ LinkTraffic link_traffic(const RunData& run, const std::vector<RankClock>& clock
   LinkTraffic link;
   const std::map<double, int> nodes = ranks_by_node(clocks);
   const bool alone = nodes.size() == clocks.size();
+  link.one_host = nodes.size() == 1 && ranks_of(run) == static_cast<int>(clocks.size());
   double counted = kUnknown;
   for (const RankClock& clock : clocks) {
     const double own = std::max(clock.sent, clock.received) / clock.step;

@@ -14,6 +14,7 @@ struct LinkTraffic {
   double bytes_per_second = kUnknown;  // the busier direction, within steps, of the busiest host
   bool with_headers = false;           // as the interface counts, not the ranks
   int ranks = 1;                       // that share the interface
+  bool one_host = false;               // all ranks are on it
   double stated_bits = kUnknown;       // its driver's speed
   double dropped = 0;                  // packets, all hosts
   // Sent by the interface without headers, over what the plan says; where each rank has a host of its own.
