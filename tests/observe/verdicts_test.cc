@@ -268,6 +268,7 @@ TEST(Verdicts, NaNIsNeverAnAnswer) {
       }
     }
     EXPECT_EQ(nonfinite(run).label, "diverged") << seed;
+    EXPECT_EQ(diverged_since(m), m.train[from].step) << seed;
     EXPECT_EQ(trained_enough(run).label, "diverged") << seed;
     EXPECT_EQ(overfitting(run).label, "diverged") << seed;
     for (const Verdict& v : all_verdicts(run, {}, {}, 0, 0)) {
@@ -343,6 +344,20 @@ TEST(Verdicts, SkippedStepsAndRollbacksAreCounted) {
   run.ranks[0].events.push_back({1000, 0, "rollback", "from step 1400"});
   EXPECT_EQ(nonfinite(run).label, "rolled_back");
   EXPECT_EQ(nonfinite(run).figure("rollbacks"), 1);
+}
+
+TEST(Verdicts, ARunThatDiedOfSkippedStepsHasDiverged) {
+  RunData run = MadeRun{}.make(1);
+  const int64_t last = run.main().last_step();
+  run.ranks[0].events.push_back({last, 0, "rollback", "from step 20010"});
+  for (int64_t step = last + 31; step <= last + 40; ++step) {
+    run.ranks[0].events.push_back({step, 0, "skipped", "gradient not finite"});
+  }
+  EXPECT_EQ(nonfinite(run).label, "diverged");
+  EXPECT_EQ(diverged_since(run.main()), last + 31);
+  EXPECT_EQ(trained_enough(run).label, "diverged");
+  run.ranks[0].events.resize(3);  // two in a row are skipped, no more
+  EXPECT_EQ(nonfinite(run).label, "rolled_back");
 }
 
 TEST(Verdicts, HugeNumbersAreNotBelieved) {

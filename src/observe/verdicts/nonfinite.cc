@@ -4,18 +4,48 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <vector>
 
 #include "observe/progress.h"
 
 namespace tandem {
 
-bool diverged(const RankMetrics& m) {
-  const bool training = !m.train.empty() && m.train.back().unfinite >= m.train.back().records;
+namespace {
+
+constexpr int64_t kInARow = 5;  // skipped steps: a gradient that overflows by chance does not do so again and again
+
+// The first of the newest points that all are `bad`.
+template <class Point, class Bad>
+std::optional<int64_t> since(const std::vector<Point>& points, const Bad& bad) {
+  const auto good = std::find_if_not(points.rbegin(), points.rend(), bad);
+  return good == points.rbegin() ? std::nullopt : std::optional(std::prev(good)->step);
+}
+
+// Nothing but skipped steps at the end, one after the other.
+std::optional<int64_t> skipping_since(const RankMetrics& m) {
+  int64_t step = m.last_step();
+  for (auto event = m.events.rbegin(); event != m.events.rend() && event->event == "skipped" && event->step == step;
+       ++event) {
+    --step;
+  }
+  return m.last_step() - step >= kInARow ? std::optional(step + 1) : std::nullopt;
+}
+
+std::optional<int64_t> earlier(std::optional<int64_t> a, std::optional<int64_t> b) {
+  return a && b ? std::min(*a, *b) : a ? a : b;
+}
+
+}  // namespace
+
+std::optional<int64_t> diverged_since(const RankMetrics& m) {
+  const auto training = since(m.train, [](const TrainPoint& p) { return p.unfinite >= p.records; });
   // A validation without a loss (an empty set) has no NLL either; it says nothing, unless others have one.
   const bool measured =
       std::any_of(m.valid.begin(), m.valid.end(), [](const ValidPoint& p) { return std::isfinite(p.nll); });
-  const bool validating = measured && !std::isfinite(m.valid.back().nll);
-  return training || validating;
+  const auto validating =
+      measured ? since(m.valid, [](const ValidPoint& p) { return !std::isfinite(p.nll); }) : std::nullopt;
+  return earlier(earlier(training, validating), skipping_since(m));
 }
 
 Verdict nonfinite(const RunData& run) {
@@ -44,15 +74,15 @@ Verdict nonfinite(const RunData& run) {
   const std::string counts =
       fmt::format("{} of {} steps skipped, {} rollback{}", grouped(static_cast<int64_t>(skipped)),
                   grouped(m.last_step()), static_cast<int64_t>(rollbacks), rollbacks == 1 ? "" : "s");
-  if (diverged(m)) {
+  if (const std::optional<int64_t> since_step = diverged_since(m)) {
     v.label = "diverged";
-    v.answer = fmt::format("No, and the newest loss, at step {}, is not finite: the model is lost from there on ({}).",
-                           grouped(m.last_step()), counts);
+    v.answer = fmt::format("No: since step {} the loss is not finite, and the training is lost from there on ({}).",
+                           grouped(*since_step), counts);
   } else if (rollbacks > 0) {
     v.label = "rolled_back";
     v.answer = fmt::format(
-        "No: {}; each rollback went back to a checkpoint and lowered the learning rate, and what "
-        "was trained in between is gone.",
+        "No: {}; each rollback came after skipped steps in a row, went back to a checkpoint and lowered the learning "
+        "rate; what was trained in between is gone, and not counted here.",
         counts);
   } else if (skipped > 0 || unfinite > 0) {
     v.label = "skipped";

@@ -1,6 +1,8 @@
 // Were there numbers that are not finite, and what was done about them?
 #pragma once
 
+#include <optional>
+
 #include "observe/run_reader.h"
 #include "observe/verdicts/verdict.h"
 
@@ -9,7 +11,7 @@ namespace tandem {
 // Labels: none, skipped, rolled_back, diverged (the newest losses are not finite), empty.
 Verdict nonfinite(const RunData& run);
 
-// The newest train record or validation has a loss that is not finite.
-bool diverged(const RankMetrics& metrics);
+// The step since which every loss is not finite, up to the newest train record or validation, or every step is skipped.
+std::optional<int64_t> diverged_since(const RankMetrics& metrics);
 
 }  // namespace tandem

@@ -58,7 +58,7 @@ std::string dropout_text(const RankMetrics& m, double valid) {
 
 // The label and answer where there is nothing to compare.
 bool too_little(Verdict& v, const RankMetrics& m, const ValidationSeries& valid) {
-  if (diverged(m)) {
+  if (diverged_since(m)) {
     v.label = "diverged";
     v.confidence = Confidence::high;
     v.answer = "That is not the question: the loss is not finite any more.";

@@ -135,11 +135,11 @@ std::string slopes_text(const Trends& trends) {
 
 // The label and answer where there is nothing to fit.
 bool too_little(Verdict& v, const RankMetrics& m, const ValidationSeries& nll, const ValidationSeries& bleu) {
-  if (diverged(m)) {
+  if (const std::optional<int64_t> since = diverged_since(m)) {
     v.label = "diverged";
     v.confidence = Confidence::high;
-    v.answer = fmt::format("No: the loss is not finite at step {}; take the best checkpoint before it.",
-                           grouped(m.last_step()));
+    v.answer =
+        fmt::format("No: the loss is not finite since step {}; take the best checkpoint before it.", grouped(*since));
     return true;
   }
   if (nll.size() == 0 && bleu.size() == 0) {
