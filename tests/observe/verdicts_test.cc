@@ -32,6 +32,11 @@ constexpr int kRight = 184;
 double constant(double) { return 2.0; }
 double bleu_up(double share) { return 30 - 25 * std::exp(-4 * share); }
 double bleu_settled(double share) { return 28 - 25 * std::exp(-30 * share); }
+double turns(double share) { return share < 0.5 ? 2.6 - 1.2 * share : 1.9 + 0.2 * share; }  // falls fast, rises slowly
+// A plateau that changes its level by `amount` after `from` of the run.
+MadeRun::Curve jumps(double amount, double from) {
+  return [=](double share) { return settled(share) + (share > from ? amount : 0); };
+}
 double bleu_down(double share) { return bleu_settled(share) - 8 * std::max(0.0, share - 0.4); }
 
 enum class Question { trained, overfit, steps };
@@ -82,6 +87,30 @@ std::vector<Case> cases() {
       {"gap_but_flat", Question::trained, gap, flat},
       {"bleu_rises_as_nll_rises", Question::trained, with(over, [](MadeRun& r) { r.bleu = bleu_up; }), {"mixed"}},
       {"only_bleu_improves", Question::trained, with(plateau, [](MadeRun& r) { r.bleu = bleu_up; }), improving},
+      {"drop_at_the_last_validation", Question::trained, with(plateau, [](MadeRun& r) { r.nll = jumps(-0.15, 0.97); }),
+       improving},
+      {"drop_three_validations_ago", Question::trained, with(plateau, [](MadeRun& r) { r.nll = jumps(-0.15, 0.87); }),
+       improving},
+      {"drop_long_ago_that_bleu_hardly_shows", Question::trained,
+       with(plateau,
+            [](MadeRun& r) {
+              r.nll = jumps(-0.15, 0.5),
+              r.bleu = [](double share) { return bleu_settled(share) + (share > 0.5 ? 1 : 0); };
+            }),
+       flat},
+      {"drop_long_ago", Question::trained, with(plateau, [](MadeRun& r) { r.nll = jumps(-0.15, 0.5); }), flat},
+      {"collapse_at_the_last_validation",
+       Question::trained,
+       with(plateau, [](MadeRun& r) { r.nll = r.train_nll = jumps(4, 0.97); }),
+       {"worsening"}},
+      {"collapse_three_validations_ago",
+       Question::trained,
+       with(plateau, [](MadeRun& r) { r.nll = r.train_nll = jumps(4, 0.87); }),
+       {"worsening"}},
+      {"collapse_long_ago",
+       Question::trained,
+       with(plateau, [](MadeRun& r) { r.nll = r.train_nll = jumps(4, 0.5); }),
+       {"worsening"}},
       {"two_validations", Question::trained, with(good, [](MadeRun& r) { r.validations = 2; }), {"too_early"}},
       {"no_validation", Question::trained, with(good, [](MadeRun& r) { r.validations = 0; }), {"no_validation"}},
       {"improving_is_no_overfitting", Question::overfit, good, no},
@@ -90,6 +119,18 @@ std::vector<Case> cases() {
       {"overfitting_noisy", Question::overfit, with(over, loud), {"overfitting"}},
       {"overfitting_long", Question::overfit, with(over, longer), {"overfitting"}},
       {"overfitting_dropout", Question::overfit, with(over, [](MadeRun& r) { r.dropout = 2; }), {"overfitting"}},
+      {"overfitting_of_ten_validations",
+       Question::overfit,
+       with(over, [](MadeRun& r) { r.validations = 10, r.nll = turns, r.nll_noise = 0.005; }),
+       {"overfitting"}},
+      {"collapse_at_the_end_is_no_overfitting",
+       Question::overfit,
+       with(plateau, [](MadeRun& r) { r.nll = r.train_nll = jumps(4, 0.97); }),
+       {"both_worsen"}},
+      {"collapse_is_no_overfitting",
+       Question::overfit,
+       with(plateau, [](MadeRun& r) { r.nll = r.train_nll = jumps(4, 0.87); }),
+       {"both_worsen"}},
       {"gap_alone", Question::overfit, gap, no},
       {"gap_alone_noisy", Question::overfit, with(gap, loud), no},
       {"gap_alone_long", Question::overfit, with(gap, longer), no},
@@ -169,6 +210,45 @@ TEST(Verdicts, OverfittingWantsATrainingSample) {
     point.train_nll = kUnknown;
   }
   EXPECT_EQ(overfitting(run).label, "no_sample");
+}
+
+TEST(Verdicts, OverfittingByNllIsNotTheBestStepWhereBleuRises) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const MadeRun worse{.nll = rises_late, .train_nll = memorises, .bleu = bleu_down};
+    const MadeRun better{.nll = rises_late, .train_nll = memorises, .bleu = bleu_up};
+    EXPECT_NE(overfitting(worse.make(seed)).answer.find("take the checkpoint of the best step"), std::string::npos);
+    EXPECT_NE(overfitting(better.make(seed)).answer.find("a later checkpoint translates better"), std::string::npos);
+  }
+}
+
+TEST(Verdicts, OverfittingIsSureWhereTheTrainingSampleFalls) {
+  const MadeRun wander{.nll = rises_late, .train_nll = [](double) { return 1.5; }, .bleu = bleu_settled};
+  const MadeRun over{.nll = rises_late, .train_nll = memorises, .bleu = bleu_settled};
+  EXPECT_EQ(overfitting(wander.make(1)).confidence, Confidence::medium);
+  EXPECT_EQ(overfitting(over.make(1)).confidence, Confidence::high);
+}
+
+// A rate that goes to 0 with the last step: what it brought at the end does not go on.
+TEST(Verdicts, NoGainIsPromisedAfterTheScheduleEnds) {
+  const RunData run = MadeRun{.nll = falling, .bleu = bleu_up}.make(1);
+  const RunPlan ends{.max_steps = 20000, .schedule = "", .rate_at = [](int64_t step) {
+                       return 1e-3 * std::max(0.0, 1 - static_cast<double>(step) / 20000);
+                     }};
+  const RunPlan goes_on{.max_steps = 20000, .schedule = "", .rate_at = [](int64_t) { return 1e-3; }};
+  EXPECT_NE(trained_enough(run, ends).answer.find("expect less"), std::string::npos);
+  EXPECT_EQ(trained_enough(run, goes_on).answer.find("expect less"), std::string::npos);
+}
+
+TEST(Verdicts, ValidationsWithoutALossAreNotCalledNone) {
+  RunData run = MadeRun{}.make(1);
+  for (ValidPoint& point : run.ranks[0].valid) {
+    point.nll = point.train_nll = kUnknown;
+  }
+  EXPECT_NE(overfitting(run).answer.find("the validations have no loss"), std::string::npos);
+  for (ValidPoint& point : run.ranks[0].valid) {
+    point.bleu = 0;
+  }
+  EXPECT_EQ(trained_enough(run).label, "too_early");
 }
 
 TEST(Verdicts, DivergedRunIsNeitherTrainedNorOverfitting) {

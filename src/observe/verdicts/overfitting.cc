@@ -4,46 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "observe/progress.h"
 #include "observe/verdicts/nonfinite.h"
-#include "observe/verdicts/validation_series.h"
+#include "observe/verdicts/past_best.h"
 
 namespace tandem {
 
 namespace {
 
-constexpr size_t kRecent = 3;  // validations that stand for now
-constexpr size_t kAround = 2;  // neighbours on each side that stand for the best
-
-// How a curve stands now against the time of the best validation.
-struct Rise {
-  double amount = 0;     // mean of now - mean of then
-  double threshold = 0;  // what noise alone exceeds in 1 % of cases
-  bool known = false;    // there are points for both
-};
-
-// The best point itself is left out: it was chosen for its noise, its neighbours were not.
-Rise rise_of(const ValidationSeries& curve, size_t best) {
-  Rise rise;
-  const size_t recent = curve.size() - kRecent;
-  std::vector<double> then;
-  for (size_t i = best - std::min(best, kAround); i <= best + kAround && i < recent; ++i) {
-    if (i != best) {
-      then.push_back(curve.y[i]);
-    }
-  }
-  if (then.empty() || best >= recent) {
-    return rise;
-  }
-  int freedom = 1;
-  const double noise = noise_of_curve(curve.x, curve.y, freedom);
-  rise.known = true;
-  rise.amount = mean(std::span(curve.y).last(kRecent)) - mean(then);
-  rise.threshold = student_t_990(freedom) * noise * std::sqrt(1.0 / kRecent + 1.0 / static_cast<double>(then.size()));
-  return rise;
-}
+constexpr size_t kEnough = 7;  // validations to be believed
 
 double last_training_nll(const RankMetrics& m) { return m.train.empty() ? kUnknown : m.train.back().nll; }
 
@@ -64,9 +34,11 @@ bool too_little(Verdict& v, const RankMetrics& m, const ValidationSeries& valid)
     v.answer = "That is not the question: the loss is not finite any more.";
     return true;
   }
-  if (valid.size() == 0 && validation_series(m, {&ValidPoint::nll}).size() > 0) {
+  if (valid.size() == 0 && !m.valid.empty()) {
     v.label = "no_sample";
-    v.answer = "That cannot be said: no training sample was scored in evaluation mode (validation.train_sample).";
+    v.answer = validation_series(m, {&ValidPoint::nll}).size() > 0
+                   ? "That cannot be said: no training sample was scored in evaluation mode (validation.train_sample)."
+                   : "That cannot be said: the validations have no loss.";
     return true;
   }
   if (valid.size() < kFewestValidations) {
@@ -77,8 +49,28 @@ bool too_little(Verdict& v, const RankMetrics& m, const ValidationSeries& valid)
   return false;
 }
 
+// The checkpoint to take: the best by NLL is not the best translator where BLEU went on rising.
+std::string advice(const RankMetrics& m, int64_t best_step) {
+  ValidationSeries worse = validation_series(m, {&ValidPoint::bleu});
+  const auto best =
+      static_cast<size_t>(std::lower_bound(worse.steps.begin(), worse.steps.end(), best_step) - worse.steps.begin());
+  for (double& score : worse.y) {
+    score = -score;
+  }
+  return worse.size() >= kFewestValidations && rise_since(worse, best).below
+             ? "but BLEU has risen since, so a later checkpoint translates better"
+             : "so take the checkpoint of the best step";
+}
+
+// Confident in "no" only where there are enough validations to have seen it.
+std::string denial(size_t validations, bool above) {
+  return validations < kEnough && above
+             ? "validation lies above its best, but so few validations do not show that this is more than noise"
+             : "validation is not worse than at its best beyond its noise";
+}
+
 std::string sentence(const std::string& label, const ValidationSeries& valid, const ValidationSeries& train,
-                     size_t best, const std::string& dropout) {
+                     size_t best, const std::string& advice, const std::string& dropout) {
   const std::string levels = fmt::format(
       "validation NLL {:.4f} nats now, best {:.4f} at step {}, training sample {:.4f} (gap {:.4f}, {:.4f} at "
       "the best)",
@@ -87,17 +79,15 @@ std::string sentence(const std::string& label, const ValidationSeries& valid, co
   return label == "overfitting"
              ? fmt::format(
                    "Yes, since about step {}: {}; validation has risen beyond its noise while the training "
-                   "sample has not, so take the checkpoint of the best step.",
-                   grouped(valid.steps[best]), levels)
+                   "sample has not, {}.",
+                   grouped(valid.steps[best]), levels, advice)
          : label == "both_worsen"
              ? fmt::format(
                    "No, but it gets worse: {}; the training sample has risen too, so the training diverges "
                    "rather than overfits.",
                    levels)
-             : fmt::format(
-                   "No: {}; validation is not worse than at its best beyond its noise, and a gap alone is "
-                   "not overfitting{}.",
-                   levels, dropout);
+             : fmt::format("No: {}; {}, and a gap alone is not overfitting{}.", levels,
+                           denial(valid.size(), best + 1 < valid.size()), dropout);
 }
 
 }  // namespace
@@ -110,13 +100,12 @@ Verdict overfitting(const RunData& run) {
   if (too_little(v, m, valid)) {
     return v;
   }
-  const size_t best = static_cast<size_t>(std::min_element(valid.y.begin(), valid.y.end()) - valid.y.begin());
-  const Trend trend = trend_of(valid);
-  const Rise rise = rise_of(valid, best), train_rise = rise_of(train, best);
-  const bool worsens = trend.direction == Direction::rising || (rise.known && rise.amount > rise.threshold);
-  const Trend train_trend = trend_of(train);
-  const bool train_worsens =
-      train_rise.known ? train_rise.amount > train_rise.threshold : train_trend.direction == Direction::rising;
+  const size_t best = best_of(valid);
+  const Trend trend = trend_of(valid), train_trend = trend_of(train);
+  const Rise rise = rise_since(valid, best), train_rise = rise_since(train, best);
+  const bool worsens = trend.direction == Direction::rising || rise.beyond;
+  const bool train_worsens = train_rise.beyond || (!train_rise.below && train_trend.direction == Direction::rising);
+  const bool train_improves = train_rise.below || train_trend.direction == Direction::falling;
   const double gap = valid.y.back() - train.y.back(), gap_at_best = valid.y[best] - train.y[best];
   v.add("best_step", static_cast<double>(valid.steps[best])).add("best_nll", valid.y[best], "nats");
   v.add("last_nll", valid.y.back(), "nats").add("last_train_sample_nll", train.y.back(), "nats");
@@ -125,8 +114,12 @@ Verdict overfitting(const RunData& run) {
   v.add("rise_from_noise_alone", rise.known ? rise.threshold : kUnknown, "nats");
   v.add("noise", trend.fit.noise, "nats").add("training_nll_with_dropout", last_training_nll(m), "nats");
   v.label = !worsens ? "no" : train_worsens ? "both_worsen" : "overfitting";
-  v.confidence = valid.size() >= 10 ? Confidence::high : valid.size() >= 7 ? Confidence::medium : Confidence::low;
-  v.answer = sentence(v.label, valid, train, best, dropout_text(m, valid.y.back()));
+  // A rise without a fall of the training sample may be a wander of both.
+  const bool sure = v.label != "overfitting" || train_improves;
+  v.confidence = valid.size() >= 10 && sure ? Confidence::high
+                 : valid.size() >= kEnough  ? Confidence::medium
+                                            : Confidence::low;
+  v.answer = sentence(v.label, valid, train, best, advice(m, valid.steps[best]), dropout_text(m, valid.y.back()));
   return v;
 }
 

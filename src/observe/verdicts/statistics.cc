@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <random>
 
@@ -74,6 +75,44 @@ std::vector<double> residuals(std::span<const double> x, std::span<const double>
   return rest;
 }
 
+// `values` less what the shapes, which are orthogonal, explain of them.
+std::vector<double> rest_of(std::span<const double> values, const std::vector<std::vector<double>>& shapes) {
+  std::vector<double> rest(values.begin(), values.end());
+  for (const std::vector<double>& shape : shapes) {
+    const double amount = product(rest, shape) / std::max(sum_of_squares(shape), 1e-300);
+    for (size_t i = 0; i < rest.size(); ++i) {
+      rest[i] -= amount * shape[i];
+    }
+  }
+  return rest;
+}
+
+// 1, x, x^2 up to `degree`, made orthogonal.
+std::vector<std::vector<double>> polynomials(std::span<const double> x, int degree) {
+  const std::vector<double> dx = centred(x);
+  std::vector<double> power(x.size(), 1.0);
+  std::vector<std::vector<double>> shapes{power};
+  for (int i = 0; i < degree; ++i) {
+    std::transform(power.begin(), power.end(), dx.begin(), power.begin(), std::multiplies<>());
+    shapes.push_back(rest_of(power, shapes));
+  }
+  return shapes;
+}
+
+// How much of `shape` is in y beyond what `others` explain, and that over its standard error.
+struct Part {
+  double amount = 0, ratio = 0;
+};
+Part part_of(std::span<const double> y, std::span<const double> shape, const std::vector<std::vector<double>>& others) {
+  const std::vector<double> own = rest_of(shape, others), rest = rest_of(y, others);
+  const double size = std::max(sum_of_squares(own), 1e-300);
+  const double amount = product(own, rest) / size;
+  const double left = std::max(sum_of_squares(rest) - amount * amount * size, 0.0);
+  const double freedom = static_cast<double>(y.size()) - static_cast<double>(others.size()) - 1;
+  const double noise = std::max(std::sqrt(left / freedom), rounding_noise(y));
+  return {amount, std::fabs(amount) * std::sqrt(size) / noise};
+}
+
 }  // namespace
 
 double student_t_975(int freedom) { return from_table(k975, freedom, 1.959964); }
@@ -129,19 +168,30 @@ bool curved(std::span<const double> x, std::span<const double> y) {
   if (freedom < 1) {
     return false;
   }
-  // What a parabola has that a line has not, and how much of it is in y.
   std::vector<double> squares = centred(x);
   for (double& value : squares) {
     value *= value;
   }
-  double ignored = 0;
-  const std::vector<double> bend = residuals(x, squares, ignored);
-  const std::vector<double> rest = residuals(x, y, ignored);
-  const double size = std::max(sum_of_squares(bend), 1e-300);
-  const double amount = product(bend, rest) / size;
-  const double left = std::max(sum_of_squares(rest) - amount * amount * size, 0.0);
-  const double noise = std::max(std::sqrt(left / freedom), rounding_noise(y));
-  return std::fabs(amount) * std::sqrt(size) > student_t_975(freedom) * noise;
+  return part_of(y, squares, polynomials(x, 1)).ratio > student_t_975(freedom);
+}
+
+LevelShift level_shift(std::span<const double> x, std::span<const double> y) {
+  LevelShift shift;
+  const std::vector<std::vector<double>> smooth = polynomials(x, 2);
+  // Half as much again as the quantile, as the place is chosen among all: noise alone exceeds it in 1 to 2 % of cases.
+  double most = 1.5 * student_t_995(static_cast<int>(x.size()) - 4);
+  for (size_t first = 1; first < x.size(); ++first) {
+    std::vector<double> step(x.size(), 0.0);
+    std::fill(step.begin() + static_cast<std::ptrdiff_t>(first), step.end(), 1.0);
+    const Part part = part_of(y, step, smooth);
+    // A bend that is no parabola has its step somewhere too, but not between two neighbours.
+    const bool sudden = (y[first] - y[first - 1]) / part.amount > 0.5;
+    if (part.ratio > most && sudden) {
+      most = part.ratio;
+      shift = {first, part.amount};
+    }
+  }
+  return shift;
 }
 
 size_t straight_tail(std::span<const double> x, std::span<const double> y) {
@@ -153,6 +203,25 @@ size_t straight_tail(std::span<const double> x, std::span<const double> y) {
   // The search ends where the bend is no longer seen, which is before it is over: its first third is not believed.
   const size_t length = x.size() - first;
   return first == begin ? first : x.size() - std::min(length, std::max(kShortest, length - length / 3));
+}
+
+Stretch newest_stretch(std::span<const double> x, std::span<const double> y) {
+  Stretch s;
+  s.first = straight_tail(x, y);
+  LevelShift shift = level_shift(x.subspan(s.first), y.subspan(s.first));
+  while (shift.first > 0 && x.size() - s.first - shift.first >= kShortest) {
+    s.first += shift.first;
+    s.shifted = true;
+    shift = level_shift(x.subspan(s.first), y.subspan(s.first));
+  }
+  s.fresh = shift;
+  s.x.assign(x.begin() + static_cast<std::ptrdiff_t>(s.first), x.end());
+  s.y.assign(y.begin() + static_cast<std::ptrdiff_t>(s.first), y.end());
+  for (size_t i = shift.first; shift.first > 0 && i < s.y.size(); ++i) {
+    s.y[i] -= shift.amount;
+  }
+  s.fit = fit_line(s.x, s.y);
+  return s;
 }
 
 std::pair<double, double> bootstrap_slope(std::span<const double> x, std::span<const double> y) {

@@ -38,6 +38,25 @@ bool curved(std::span<const double> x, std::span<const double> y);
 // before it may reach into: where the past still says something about now. Returns the index of its first point.
 size_t straight_tail(std::span<const double> x, std::span<const double> y);
 
+// A sudden change of level that no line or parabola explains.
+struct LevelShift {
+  size_t first = 0;   // index of the first point after it; 0 = there is none
+  double amount = 0;  // of the change
+};
+// Wants at least 5 points.
+LevelShift level_shift(std::span<const double> x, std::span<const double> y);
+
+// The straight tail without sudden changes of level: what a line through the newest points may be fitted to.
+struct Stretch {
+  std::vector<double> x, y;
+  size_t first = 0;      // index of its first point in the series
+  bool shifted = false;  // it begins with a sudden change of level
+  LevelShift fresh;      // a change that fewer than 5 points follow: taken out of y
+  LineFit fit;
+};
+// Wants at least 5 points.
+Stretch newest_stretch(std::span<const double> x, std::span<const double> y);
+
 // 95 % interval of the slope by resampling the residuals; the same numbers give the same interval.
 std::pair<double, double> bootstrap_slope(std::span<const double> x, std::span<const double> y);
 

@@ -9,7 +9,7 @@
 #include "observe/progress.h"
 #include "observe/verdicts/how_long.h"
 #include "observe/verdicts/nonfinite.h"
-#include "observe/verdicts/validation_series.h"
+#include "observe/verdicts/past_best.h"
 
 namespace tandem {
 
@@ -20,6 +20,24 @@ constexpr double kHour = 3600;
 struct Trends {
   std::optional<Trend> nll, bleu;
 };
+
+// A score that is the same throughout (0 at the start, 100 at the end) has no noise and says nothing.
+std::optional<Trend> trend_if_any(const ValidationSeries& series) {
+  return series.size() >= kFewestValidations && deviation(series.y) > 0 ? std::optional(trend_of(series))
+                                                                        : std::nullopt;
+}
+
+// A sudden change of level is one of the model: where one of the two shows it, the older points of both are of the
+// past.
+Trends trends_of(const ValidationSeries& nll, const ValidationSeries& bleu) {
+  Trends trends{trend_if_any(nll), trend_if_any(bleu)};
+  if (trends.nll && trends.bleu && trends.nll->shifted && trends.nll->first_step > trends.bleu->first_step) {
+    trends.bleu = trend_if_any(since_step(bleu, trends.nll->first_step));
+  } else if (trends.nll && trends.bleu && trends.bleu->shifted && trends.bleu->first_step > trends.nll->first_step) {
+    trends.nll = trend_if_any(since_step(nll, trends.bleu->first_step));
+  }
+  return trends;
+}
 
 // Beyond the bootstrap's 95 % but not beyond the interval that decides.
 bool hints_at_more(const Trends& trends) {
@@ -95,13 +113,29 @@ std::string opening(const std::string& label, Confidence confidence) {
   }
   return label == "still_improving" ? "No, it still improves"
          : label == "unclear"       ? "Perhaps not: it seems to improve still, but not yet beyond its noise"
-         : label == "worsening"     ? "It is past its best: validation gets worse beyond its noise"
+         : label == "worsening"     ? "It is past its best: validation got worse beyond its noise"
          : label == "mixed"         ? "NLL and BLEU disagree: one gets better, the other worse, both beyond their noise"
                                     : "No, it does not learn: no loss has fallen beyond its noise since the start";
 }
 
+// A slope was seen at the learning rates of its time; a schedule that ends takes it along.
+std::string rate_ahead_text(Verdict& v, const RunPlan& plan, const Trend& seen, double steps) {
+  if (!plan.rate_at) {
+    return "";
+  }
+  const int64_t last = seen.last_step, ahead = static_cast<int64_t>(steps);
+  const double then = plan.rate_at((seen.first_step + last) / 2), next = plan.rate_at(last + ahead / 2);
+  v.add("learning_rate_ahead", next).add("learning_rate_ahead_share", next / then);
+  return next < then / 2
+             ? fmt::format(", but at a learning rate that is {:.2g} by then instead of {:.2g}: expect less", next, then)
+             : "";
+}
+
 // What an hour more would bring, or as many steps as the slope was seen over: it is not known to hold for longer.
-std::string outlook(Verdict& v, const Trends& trends, double seconds_per_step) {
+std::string outlook(Verdict& v, const Trends& trends, const RunPlan& plan, double seconds_per_step) {
+  if ((trends.nll && trends.nll->shift != 0) || (trends.bleu && trends.bleu->shift != 0)) {
+    return "; how it goes on from there is not known yet";
+  }
   const Trend& seen = trends.nll ? *trends.nll : *trends.bleu;
   const double steps = std::min(kHour / seconds_per_step, static_cast<double>(seen.last_step - seen.first_step));
   if (!(steps >= 1)) {
@@ -109,20 +143,24 @@ std::string outlook(Verdict& v, const Trends& trends, double seconds_per_step) {
   }
   v.add("steps_ahead", steps).add("seconds_ahead", steps * seconds_per_step, "s");
   return fmt::format(
-      "; at this pace the next {} ({} steps) would bring {}{}{}", human_duration(steps * seconds_per_step),
+      "; at this pace the next {} ({} steps) would bring {}{}{}{}", human_duration(steps * seconds_per_step),
       grouped(static_cast<int64_t>(steps)), trends.nll ? ahead(v, "nll", "nats", 4, *trends.nll, steps) : "",
-      trends.nll && trends.bleu ? " and " : "", trends.bleu ? ahead(v, "bleu", "BLEU", 2, *trends.bleu, steps) : "");
+      trends.nll && trends.bleu ? " and " : "", trends.bleu ? ahead(v, "bleu", "BLEU", 2, *trends.bleu, steps) : "",
+      rate_ahead_text(v, plan, seen, steps));
 }
 
 std::string slopes_text(const Trends& trends) {
   std::string text;
   const auto say = [&](const char* name, const char* unit, int digits, const Trend& t) {
-    const double span = static_cast<double>(t.last_step - t.first_step);
-    text += fmt::format(
-        "{}{} went {:+.{}f}{} over the last {} validations (since step {}; noise of one {:.{}f})",
-        text.empty() ? "" : ", ", name,
-        t.fit.slope * std::log(static_cast<double>(t.last_step) / (static_cast<double>(t.last_step) - span)), digits,
-        unit, t.fit.points, grouped(t.first_step), t.fit.noise, digits);
+    text += text.empty() ? "" : ", ";
+    if (t.shift != 0) {
+      text += fmt::format("{} went {:+.{}f}{} at once at step {} (noise of one {:.{}f})", name, t.shift, digits, unit,
+                          grouped(t.shift_step), t.fit.noise, digits);
+      return;
+    }
+    const double way = std::log(static_cast<double>(t.last_step) / static_cast<double>(t.first_step));
+    text += fmt::format("{} went {:+.{}f}{} over the last {} validations (since step {}; noise of one {:.{}f})", name,
+                        t.fit.slope * way, digits, unit, t.fit.points, grouped(t.first_step), t.fit.noise, digits);
   };
   if (trends.nll) {
     say("validation NLL", " nats", 4, *trends.nll);
@@ -146,11 +184,11 @@ bool too_little(Verdict& v, const RankMetrics& m, const ValidationSeries& nll, c
     v.answer = "That cannot be said: there is no validation yet.";
     return true;
   }
-  if (std::max(nll.size(), bleu.size()) < kFewestValidations) {
+  if (const size_t measured = std::max(nll.size(), bleu.size()); measured < kFewestValidations) {
     v.label = "too_early";
     v.answer = fmt::format(
-        "That cannot be said yet: {} validation{}, and a slope with its noise wants {}{}.", m.valid.size(),
-        m.valid.size() == 1 ? "" : "s", kFewestValidations,
+        "That cannot be said yet: {} validation{}, and a slope with its noise wants {}{}.", measured,
+        measured == 1 ? "" : "s", kFewestValidations,
         nll.size() > 1 ? fmt::format("; NLL went from {:.4f} to {:.4f} nats", nll.y.front(), nll.y.back()) : "");
     return true;
   }
@@ -159,7 +197,7 @@ bool too_little(Verdict& v, const RankMetrics& m, const ValidationSeries& nll, c
 
 }  // namespace
 
-Verdict trained_enough(const RunData& run) {
+Verdict trained_enough(const RunData& run, const RunPlan& plan) {
   Verdict v{.key = "trained_enough", .question = "Is it fully trained?", .label = "no_validation", .answer = ""};
   const RankMetrics& m = run.main();
   const ValidationSeries nll = validation_series(m, {&ValidPoint::nll}),
@@ -168,23 +206,34 @@ Verdict trained_enough(const RunData& run) {
   if (too_little(v, m, nll, bleu)) {
     return v;
   }
-  Trends trends;
-  if (nll.size() >= kFewestValidations) {
-    trends.nll = trend_of(nll);
+  const Trends trends = trends_of(nll, bleu);
+  if (trends.nll) {
     add_trend(v, "nll", "nats", *trends.nll);
   }
-  // A score that is the same throughout (0 at the start, 100 at the end) has no noise and says nothing.
-  if (bleu.size() >= kFewestValidations && deviation(bleu.y) > 0) {
-    trends.bleu = trend_of(bleu);
+  if (trends.bleu) {
     add_trend(v, "bleu", "BLEU", *trends.bleu);
   }
+  if (!trends.nll && !trends.bleu) {
+    v.label = "too_early";
+    v.answer =
+        fmt::format("That cannot be said yet: there are too few losses, and BLEU is always {:.2f}.", bleu.y.back());
+    return v;
+  }
   v.label = label_of(trends);
-  if (v.label == "flat" && not_learning(m, nll)) {
+  const bool undecided = v.label == "flat" || v.label == "unclear";
+  if (undecided && trends.nll && rise_since(nll, best_of(nll)).beyond) {
+    v.label = "worsening";  // it settled, but at a worse level
+  } else if (v.label == "flat" && not_learning(m, nll)) {
     v.label = "not_learning";
   }
   v.confidence = confidence_of(v.label, trends);
   v.answer = fmt::format("{}: {}", opening(v.label, v.confidence), slopes_text(trends));
-  v.answer += outlook(v, trends, recent_seconds_per_step(m));
+  if (v.label == "worsening" && trends.nll) {
+    const size_t best = best_of(nll);
+    v.answer += fmt::format("; the lowest NLL was {:.4f} at step {}, the newest is {:.4f}", nll.y[best],
+                            grouped(nll.steps[best]), nll.y.back());
+  }
+  v.answer += outlook(v, trends, plan, recent_seconds_per_step(m));
   v.answer += ".";
   return v;
 }

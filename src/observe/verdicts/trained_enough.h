@@ -8,6 +8,6 @@ namespace tandem {
 
 // Labels: still_improving, unclear (perhaps improving), flat, worsening, mixed (NLL and BLEU disagree), not_learning,
 // diverged, too_early (fewer than 5 validations), no_validation.
-Verdict trained_enough(const RunData& run);
+Verdict trained_enough(const RunData& run, const RunPlan& plan = {});
 
 }  // namespace tandem

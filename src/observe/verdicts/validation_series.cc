@@ -29,20 +29,32 @@ ValidationSeries validation_series(const RankMetrics& metrics, std::vector<doubl
   return series;
 }
 
+ValidationSeries since_step(const ValidationSeries& series, int64_t step) {
+  const auto first = std::lower_bound(series.steps.begin(), series.steps.end(), step) - series.steps.begin();
+  return {.x = {series.x.begin() + first, series.x.end()},
+          .y = {series.y.begin() + first, series.y.end()},
+          .steps = {series.steps.begin() + first, series.steps.end()}};
+}
+
 double Trend::change(double slope, double steps) const {
   return slope * std::log1p(steps / static_cast<double>(std::max<int64_t>(last_step, 1)));
 }
 
 Trend trend_of(const ValidationSeries& series) {
   Trend trend;
-  const size_t first = straight_tail(series.x, series.y);
-  const std::span<const double> x = std::span(series.x).subspan(first), y = std::span(series.y).subspan(first);
-  trend.fit = fit_line(x, y);
+  const Stretch stretch = newest_stretch(series.x, series.y);
+  trend.fit = stretch.fit;
   trend.direction = trend.fit.upper < 0   ? Direction::falling
                     : trend.fit.lower > 0 ? Direction::rising
                                           : Direction::flat;
-  std::tie(trend.bootstrap_low, trend.bootstrap_high) = bootstrap_slope(x, y);
-  trend.first_step = series.steps[first];
+  if (stretch.fresh.first > 0) {
+    trend.shift = stretch.fresh.amount;
+    trend.shift_step = series.steps[stretch.first + stretch.fresh.first];
+    trend.direction = trend.shift < 0 ? Direction::falling : Direction::rising;
+  }
+  std::tie(trend.bootstrap_low, trend.bootstrap_high) = bootstrap_slope(stretch.x, stretch.y);
+  trend.first_step = series.steps[stretch.first];
+  trend.shifted = stretch.shifted;
   trend.last_step = series.steps.back();
   return trend;
 }

@@ -21,10 +21,15 @@ ValidationSeries validation_series(const RankMetrics& metrics, std::vector<doubl
 enum class Direction : uint8_t { flat, falling, rising };
 
 struct Trend {
-  LineFit fit;  // of the newest stretch that is straight within its noise
+  LineFit fit;  // of the newest stretch that is straight within its noise and has no sudden change of level
   Direction direction = Direction::flat;
   double bootstrap_low = 0, bootstrap_high = 0;  // slope, 95 %
   int64_t first_step = 0, last_step = 0;         // of the stretch
+  bool shifted = false;                          // it begins with a sudden change of level
+  // A sudden change of level that is too new for a stretch of its own: `fit` is without it, `direction` is its. 0 =
+  // none.
+  double shift = 0;
+  int64_t shift_step = 0;
   // Change that `steps` more bring, at a given slope.
   double change(double slope, double steps) const;
 };
@@ -33,5 +38,8 @@ constexpr size_t kFewestValidations = 5;  // a line, its noise and its straightn
 
 // Wants kFewestValidations.
 Trend trend_of(const ValidationSeries& series);
+
+// From a step on.
+ValidationSeries since_step(const ValidationSeries& series, int64_t step);
 
 }  // namespace tandem

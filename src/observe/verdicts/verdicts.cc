@@ -19,7 +19,7 @@ namespace tandem {
 std::vector<Verdict> all_verdicts(const RunData& run, const RunPlan& plan, const CheckpointFacts& checkpoint,
                                   double now, double price_per_hour) {
   return {how_long(run, plan, now, price_per_hour),
-          trained_enough(run),
+          trained_enough(run, plan),
           overfitting(run),
           gpu_work(run),
           network(run),
