@@ -26,6 +26,7 @@ struct MadeDisk {
   double by_hour = 0;           // bytes that it fills with
   double checkpoint = 0;        // bytes; one more every 20 probes, the oldest goes at the next probe
   double noise = 0.01 * kGiga;  // of other programs
+  std::function<double(double)> taken = [](double) { return 0.0; };  // bytes by others, of the share of the run done
   int points = 200;
   int64_t max_steps = 40000;
 
@@ -40,8 +41,8 @@ struct MadeDisk {
       p.time = begin + (end - begin) * i / points;
       p.seconds = (end - begin) / points;
       p.disk_total_bytes = total;
-      p.disk_free_bytes =
-          free - by_hour * (p.time - begin) / 3600 - (i % 20 == 19 ? checkpoint : 0) + noise * normal(random);
+      p.disk_free_bytes = free - by_hour * (p.time - begin) / 3600 - (i % 20 == 19 ? checkpoint : 0) +
+                          noise * normal(random) - taken(static_cast<double>(i) / points);
       m.probes.push_back(p);
     }
     return disk(run, {.max_steps = max_steps, .schedule = "", .rate_at = {}});
@@ -77,9 +78,50 @@ INSTANTIATE_TEST_SUITE_P(
         DiskCase{"fills_in_a_month", {.by_hour = 0.1 * kGiga, .noise = 1e5, .max_steps = 0}, "ample", "No"},
         DiskCase{"nearly_full", {.free = 2 * kGiga}, "nearly_full", "It nearly is"},
         DiskCase{"small_and_nearly_full", {.total = 10 * kGiga, .free = 0.9 * kGiga}, "nearly_full", "is free"},
+        // Some 35 minutes are left; what a line through all probes would say is wrong each time.
+        DiskCase{"a_copy_once", {.taken = [](double share) { return share > 0.5 ? 60 * kGiga : 0; }}, "ample", "No: "},
+        DiskCase{"filled_and_freed",
+                 {.taken = [](double share) { return share < 0.7 ? 120 * kGiga * share : 0; }},
+                 "ample",
+                 "No: "},
+        DiskCase{"stopped_filling",
+                 {.taken = [](double share) { return 200 * kGiga * std::min(share, 0.3); }},
+                 "ample",
+                 "No: "},
+        DiskCase{"freed_once_and_fills",
+                 {.taken = [](double share) { return (share < 0.3 ? 80 : 100 * (share - 0.3)) * kGiga; }},
+                 "filling",
+                 "would be full in"},
+        DiskCase{"fills_lately",
+                 {.taken = [](double share) { return 200 * kGiga * std::max(share - 0.7, 0.0); }},
+                 "filling",
+                 "would be full in"},
         DiskCase{"one_probe", {.points = 1}, "ample", "free"},
         DiskCase{"no_probe", {.points = 0}, "empty", "not recorded"}),
     [](const auto& tested) { return tested.param.name; });
+
+// A stair of checkpoints that ends where the config says, seen from halfway up.
+TEST(StorageVerdicts, CheckpointsOfTheRunAreNoTrend) {
+  for (const double free : {40 * kGiga, 20 * kGiga}) {
+    RunData run = MadeRun{}.make(1);
+    RankMetrics& m = run.ranks[0];
+    CheckpointFacts facts{.kept = 6, .kept_bytes = 12 * kGiga, .most_kept = 12};
+    int written = 0;
+    for (TrainPoint& point : m.train) {
+      point.checkpoint_seconds = point.step % 3000 == 0 ? 1 : 0;
+      written += point.step % 3000 == 0 ? 1 : 0;
+      ProbePoint p;
+      p.time = point.time, p.disk_total_bytes = 200 * kGiga, p.disk_free_bytes = free - 2 * kGiga * written;
+      m.probes.push_back(p);
+    }
+    const RunPlan plan{.max_steps = 200000, .schedule = "", .rate_at = {}};
+    EXPECT_EQ(disk(run, plan).label, "filling");
+    const Verdict v = disk(run, plan, facts);
+    EXPECT_EQ(v.figure("checkpoints_to_come"), 12 * kGiga);
+    EXPECT_EQ(v.label, free == 40 * kGiga ? "ample" : "filling") << v.answer;
+    EXPECT_EQ(v.answer.find("which is more") != std::string::npos, free == 20 * kGiga) << v.answer;
+  }
+}
 
 TEST(StorageVerdicts, TimeUntilTheDiskIsFull) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {

@@ -74,7 +74,7 @@ Verdict checkpoint_size(const CheckpointFacts& facts, const RunData& run, const 
     return v;
   }
   const Bytes bytes = bytes_of(facts);
-  const Verdict space = disk(run, plan);
+  const Verdict space = disk(run, plan, facts);
   const double free = free_of(facts, space), until = space.figure("seconds_to_full");
   v.label = free < 2 * bytes.full ? "disk_short" : "fits";
   v.confidence = std::isfinite(free) ? Confidence::high : Confidence::medium;

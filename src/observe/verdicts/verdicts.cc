@@ -31,7 +31,7 @@ std::vector<Verdict> all_verdicts(const RunData& run, const RunPlan& plan, const
           step_and_network(run),
           slow_rank(run),
           nonfinite(run),
-          disk(run, plan)};
+          disk(run, plan, checkpoint)};
 }
 
 }  // namespace tandem
