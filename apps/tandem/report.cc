@@ -66,7 +66,7 @@ void add_report(Program& program) {
            "report.html, report.md and report.json into the run directory and prints the answers.")
       .option("run", arguments->runs, "Run directories, or metrics files; several are compared")
       .required()
-      .option("--price-per-hour", arguments->price_per_hour, "What an hour of the machine costs")
+      .option("--price-per-hour", arguments->price_per_hour, "What an hour of all hosts together costs")
       .option("--data", arguments->data, "Prepared directory; default: what the run kept of its own")
       .option("--format", arguments->format, "Only print: text, md or json")
       .choices({"text", "md", "json"})

@@ -146,7 +146,7 @@ void add_watch(Program& program) {
       .option("--port", arguments->port, "Port of the page; default: 7117, or a free one")
       .option("--address", arguments->address, "Address of the page; another than loopback wants --token")
       .option("--token", arguments->token, "What every client must know, 16 characters or more")
-      .option("--price-per-hour", arguments->price_per_hour, "What an hour of the machine costs")
+      .option("--price-per-hour", arguments->price_per_hour, "What an hour of all hosts together costs")
       .example("tandem watch runs/en-de")
       .run([arguments] { run_watch(*arguments); });
 }

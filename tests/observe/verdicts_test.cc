@@ -270,6 +270,7 @@ TEST(Verdicts, HowLongOfARunThatGoesOn) {
     EXPECT_LE(v.figure("seconds_left_low"), v.figure("seconds_left"));
     EXPECT_GE(v.figure("seconds_left_high"), v.figure("seconds_left"));
     EXPECT_NEAR(v.figure("cost"), run.main().elapsed_seconds() / 1000, 1e-9);
+    EXPECT_EQ(v.answer.find("of all hosts"), std::string::npos) << v.answer;
     EXPECT_EQ(v.figure("pairs"), 2e6);
     EXPECT_EQ(v.figure("epochs"), 3);
   }
@@ -289,6 +290,14 @@ TEST(Verdicts, HowLongFollowsThePaceSinceTheLastStart) {
   first.time = 1.7e9, second.step = 19600, second.time = run.main().train[195].time + 1;
   run.ranks[0].setups = {first, second};  // on faster machines
   EXPECT_NEAR(how_long(run, plan, 0, 0).figure("seconds_left"), 1055, 50);
+}
+
+TEST(Verdicts, APriceIsOfAllHosts) {
+  RunData run = MadeRun{}.make(1);
+  SetupPoint setup;
+  setup.nodes = 4;
+  run.ranks[0].setups = {setup};
+  EXPECT_NE(how_long(run, {}, 0, 3.6).answer.find("at 3.6 an hour of all hosts"), std::string::npos);
 }
 
 TEST(Verdicts, ABandThatIsNoneIsNotShown) {

@@ -134,8 +134,9 @@ std::string amount_text(const RankMetrics& m, const Totals& seen) {
                      std::isfinite(epoch) ? fmt::format(", {:.2f} epochs", epoch) : "");
 }
 
-std::string cost_text(double seconds, double price) {
-  return price > 0 ? fmt::format("; cost {:.2f} at {:g} an hour", seconds / 3600 * price, price) : "";
+std::string cost_text(const RankMetrics& m, double seconds, double price) {
+  const std::string hosts = setup_of(m).nodes > 1 ? " of all hosts" : "";
+  return price > 0 ? fmt::format("; cost {:.2f} at {:g} an hour{}", seconds / 3600 * price, price, hosts) : "";
 }
 
 std::string band_text(const Left& left) {
@@ -162,7 +163,7 @@ void add_rest(Verdict& v, const RankMetrics& m, const Pace& pace, const Left& le
                                : fmt::format("{} more are left{}, {} in all", human_duration(left.seconds),
                                              band_text(left), human_duration(elapsed + left.seconds));
   const std::string cost =
-      price > 0 ? cost_text(elapsed, price) +
+      price > 0 ? cost_text(m, elapsed, price) +
                       (std::isnan(left.seconds)
                            ? " so far"
                            : fmt::format(" so far, {:.2f} in all", (elapsed + left.seconds) / 3600 * price))
@@ -210,12 +211,12 @@ Verdict how_long(const RunData& run, const RunPlan& plan, double now, double pri
   if (price > 0) {
     v.add("cost", elapsed / 3600 * price);
   }
-  const std::string done = fmt::format("{} steps in {} of training ({})", grouped(m.last_step()),
-                                       human_duration(elapsed), amount_text(m, seen));
+  const std::string done = fmt::format("{} step{} in {} of training ({})", grouped(m.last_step()),
+                                       m.last_step() == 1 ? "" : "s", human_duration(elapsed), amount_text(m, seen));
   if (end != nullptr) {
     v.label = "ended";
     v.confidence = Confidence::high;
-    v.answer = fmt::format("The run is over: {}{}; why it ended: {}.", done, cost_text(elapsed, price),
+    v.answer = fmt::format("The run is over: {}{}; why it ended: {}.", done, cost_text(m, elapsed, price),
                            end->details.empty() ? "it was told to" : end->details);
     return v;
   }
