@@ -412,6 +412,18 @@ TEST(Verdicts, StepTimesAreTheOnesMade) {
   EXPECT_NEAR(v.figure("steps_per_second") * v.figure("mean"), 1, 1e-12);
 }
 
+TEST(Verdicts, StepTimeSinceTheLastStartIsToldWhereItDiffers) {
+  RunData run = MadeRun{.step_seconds = [](double share) { return share <= 0.98 ? 0.1 : 1.0; }}.make(5);
+  SetupPoint setup;
+  run.ranks[0].setups = {setup};
+  EXPECT_EQ(step_time(run).answer.find("since the last start"), std::string::npos);
+  setup.step = 19600;
+  run.ranks[0].setups.push_back(setup);
+  EXPECT_NE(step_time(run).answer.find("since the last start, at step 19,600, a step takes "), std::string::npos);
+  run.ranks[0].setups.back().step = 100;  // what differs little is not told
+  EXPECT_EQ(step_time(run).answer.find("since the last start"), std::string::npos);
+}
+
 TEST(Verdicts, LearningRateAgainstItsPlan) {
   RunData run = MadeRun{}.make(1);
   RunPlan plan{.schedule = "fixed_lr: 0.001 at every step.", .rate_at = [](int64_t) { return 1e-3; }};

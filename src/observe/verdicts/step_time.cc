@@ -14,6 +14,8 @@ namespace tandem {
 
 namespace {
 
+constexpr size_t kFewestRecords = 3;
+
 struct Sums {
   double steps = 0, step_seconds = 0, communication = 0, data = 0, validation = 0, checkpoint = 0, pairs = 0,
          target_tokens = 0;
@@ -83,6 +85,17 @@ std::string record_text(double steps) {
   return steps < 1.5 ? std::string("each by itself") : fmt::format("means of {:.0f} steps each", steps);
 }
 
+// Another start may be on other machines, and the mean of all steps is then that of none.
+std::string start_text(const RankMetrics& m, double mean_step) {
+  const std::span<const TrainPoint> started = m.since_start();
+  const Sums sums = sums_of(started);
+  const double now = sums.step_seconds / sums.steps;
+  return started.size() < m.train.size() && started.size() >= kFewestRecords && std::fabs(now / mean_step - 1) > kWorth
+             ? fmt::format("; since the last start, at step {}, a step takes {}", grouped(m.setups.back().step),
+                           milliseconds(now))
+             : "";
+}
+
 }  // namespace
 
 Verdict step_time(const RunData& run) {
@@ -118,7 +131,7 @@ Verdict step_time(const RunData& run) {
   v.answer = fmt::format(
       "A step (one update, {} pairs with {} target tokens) takes {} on average ({:.3g} steps/s), median {}, 95 % below "
       "{} ({}); with validations and checkpoints {} ({:.3g} steps/s); waiting for data is "
-      "{:.1f} % of a step{}, validations and checkpoints {:.1f} % of the run{}.",
+      "{:.1f} % of a step{}, validations and checkpoints {:.1f} % of the run{}{}.",
       human_count(sums.pairs / sums.steps), human_count(sums.target_tokens / sums.steps), milliseconds(mean_step),
       1 / mean_step, milliseconds(v.figure("median")), milliseconds(v.figure("p95")),
       record_text(v.figure("steps_per_record")), milliseconds(with_pauses), 1 / with_pauses, 100 * data_share,
@@ -126,7 +139,8 @@ Verdict step_time(const RunData& run) {
           ? fmt::format(", for the network and other ranks {:.1f} %", 100 * sums.communication / sums.step_seconds)
           : "",
       100 * pause_share,
-      slower > 1 + kWorth ? fmt::format("; steps became slower, {:.2f} times what they took early on", slower) : "");
+      slower > 1 + kWorth ? fmt::format("; steps became slower, {:.2f} times what they took early on", slower) : "",
+      start_text(run.main(), mean_step));
   return v;
 }
 
