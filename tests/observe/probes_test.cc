@@ -330,7 +330,7 @@ TEST(Probes, cost_at_most_half_a_percent_of_a_core) {
   const double median = costs[costs.size() / 2];
   RecordProperty("microseconds_a_sample", static_cast<int>(1e6 * median));
   EXPECT_GT(cost, 0);
-  EXPECT_LE(cost / seconds, 0.0055);  // 0.005, and the waking up
+  EXPECT_LE(cost / seconds, 0.006);  // 0.005, and what one waking up costs more than the one before
   EXPECT_LE(median, 0.005 * 5) << "at the usual period of 5 s";
   EXPECT_GT(*records.back().number("cpu_cores"), 0);
   EXPECT_GT(*records.back().number("process_memory_bytes"), 1e6);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <ctime>
+#include <utility>
 
 namespace tandem {
 
@@ -80,7 +81,7 @@ HostProbes::~HostProbes() {
 void HostProbes::work(const ProbeOptions& options) {
   pthread_setname_np(pthread_self(), "tandem-probes");
   ProbeSet probes(options);
-  double begin = steady_seconds(), wait = options.period;
+  double begin = steady_seconds(), cost = thread_cpu_seconds(), wait = options.period;
   for (bool end = false; !end;) {
     {
       std::unique_lock lock(mutex_);
@@ -90,10 +91,10 @@ void HostProbes::work(const ProbeOptions& options) {
     if (end && now - begin < kShortestLast) {
       return;
     }
-    const double cost = thread_cpu_seconds();
     write_(probes.sample());
     begin = now;
-    wait = std::max(options.period, (thread_cpu_seconds() - cost) / kMostCost);
+    const double spent = thread_cpu_seconds();
+    wait = std::max(options.period, (spent - std::exchange(cost, spent)) / kMostCost);  // the waking up included
   }
 }
 
