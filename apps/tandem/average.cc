@@ -1,4 +1,5 @@
 // tandem average: one model whose weights are the mean of several checkpoints' weights.
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <vector>

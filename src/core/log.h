@@ -29,6 +29,7 @@ void write_console(std::FILE* stream, const std::string& text);
 
 // From now on every line is also appended to this file, with the time of day; those before it come first.
 void open_file(const std::filesystem::path& path);
+// The last line is for the file alone.
 void close_file(const std::string& last_line);
 
 // On: lines other than warnings go to the file only. For the ranks that are not the first.
