@@ -301,8 +301,8 @@ TEST(Probes, throttling_by_name) {
 }
 
 // On the real machine, far more often than a run asks: the thread keeps itself below half a percent of a core.
-// Asked for a sample every millisecond, they wait until the last one has cost no more than its share. A record holds what
-// the sample before it has cost; the first one comes without such a wait, the last one's is cut short by the end.
+// Asked for a sample every millisecond, they wait until the last one has cost no more than its share. A record holds
+// what the sample before it has cost; the first one comes without such a wait, the last one's is cut short by the end.
 TEST(Probes, cost_at_most_half_a_percent_of_a_core) {
   const TemporaryDirectory directory;
   std::mutex mutex;
