@@ -252,6 +252,8 @@ std::vector<Case> work_cases() {
       {"cpu_working", gpu_work,
        fast([](MadeCluster& m, Draw& d) { m.gpu = false, m.share_of_peak = d.uniform(0.5, 0.8); }), "working",
        "a rank"},
+      {"peak_measured_beside_others", gpu_work,
+       fast([](MadeCluster& m, Draw& d) { m.share_of_peak = d.uniform(1.1, 2); }), "working", "when the run began"},
       {"power_alone_high", gpu_work, fast([](MadeCluster& m, Draw&) { m.share_of_peak = 0; }), "working", "power"},
       {"power_alone_low", gpu_work,
        fast([](MadeCluster& m, Draw&) { m.share_of_peak = 0, m.power_full = 60, m.utilisation = 20; }), "hardly",

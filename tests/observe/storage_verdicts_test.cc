@@ -29,12 +29,16 @@ struct MadeDisk {
   std::function<double(double)> taken = [](double) { return 0.0; };  // bytes by others, of the share of the run done
   int points = 200;
   int64_t max_steps = 40000;
+  bool ended = false;
 
   Verdict ask(uint64_t seed) const {
     RunData run = MadeRun{}.make(seed);
     std::mt19937_64 random(seed);
     std::normal_distribution<double> normal;
     RankMetrics& m = run.ranks[0];
+    if (ended) {
+      m.events.push_back({.step = m.last_step(), .time = m.train.back().time, .event = "end", .details = "done"});
+    }
     const double begin = m.train.front().time, end = m.train.back().time;
     for (int i = 0; i < points; ++i) {
       ProbePoint p;
@@ -75,6 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
         DiskCase{"fills_before_the_end", {.by_hour = 150 * kGiga}, "filling", "would be full in"},
         DiskCase{"fills_after_the_end", {.by_hour = 5 * kGiga}, "ample", "of training are left"},
         DiskCase{"fills_within_a_day_and_no_end_is_known", {.by_hour = 10 * kGiga, .max_steps = 0}, "filling", "Yes"},
+        DiskCase{"filled_until_the_run_was_over", {.by_hour = 150 * kGiga, .ended = true}, "ample", "during the run"},
         DiskCase{"fills_in_a_month", {.by_hour = 0.1 * kGiga, .noise = 1e5, .max_steps = 0}, "ample", "No"},
         DiskCase{"nearly_full", {.free = 2 * kGiga}, "nearly_full", "It nearly is"},
         DiskCase{"small_and_nearly_full", {.total = 10 * kGiga, .free = 0.9 * kGiga}, "nearly_full", "is free"},

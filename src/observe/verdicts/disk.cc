@@ -111,16 +111,19 @@ std::vector<Space> spaces_of(const RunData& run, const CheckpointFacts& checkpoi
   return spaces;
 }
 
-std::string trend_text(const Space& space) {
+std::string trend_text(const Space& space, bool ended) {
   const std::string own =
       space.to_come > 0 ? fmt::format("the checkpoints still to be kept take {}", human_bytes(space.to_come)) : "";
   if (space.room() <= 0) {
     return own.empty() ? "nothing is left" : own + ", which is more";
   }
-  return (own.empty() ? "" : own + "; ") +
-         (space.rate > 0 ? fmt::format("it fills by {} an hour and would be full in {}", human_bytes(3600 * space.rate),
-                                       human_duration(space.seconds_to_full()))
-                         : "it does not fill up beyond the ups and downs of checkpoints");
+  if (!(space.rate > 0)) {
+    return (own.empty() ? "" : own + "; ") + "it does not fill up beyond the ups and downs of checkpoints";
+  }
+  const std::string rate = human_bytes(3600 * space.rate);
+  return ended ? fmt::format("during the run it filled by {} an hour beyond the run's checkpoints", rate)
+               : (own.empty() ? "" : own + "; ") + fmt::format("it fills by {} an hour and would be full in {}", rate,
+                                                               human_duration(space.seconds_to_full()));
 }
 
 }  // namespace
@@ -137,18 +140,20 @@ Verdict disk(const RunData& run, const RunPlan& plan, const CheckpointFacts& che
   });
   const double until = space.seconds_to_full(), left = seconds_left(run, plan);
   const double share = space.now() / space.total;
+  const bool ended = end_of(run.main()) != nullptr;
   const bool before_end = until < (std::isfinite(left) ? left : kDay);
   const std::string where = space.where.empty() ? "" : " on " + space.where;
   v.label = share < kLeastShare || space.now() < kLeastBytes ? "nearly_full" : before_end ? "filling" : "ample";
   v.confidence = space.free.size() >= 20 ? Confidence::high : Confidence::medium;
   v.add("free", space.now(), "B").add("total", space.total, "B").add("free_share", share);
-  v.add("filling_rate", space.rate, "B/s").add("seconds_to_full", space.rate > 0 ? until : kUnknown, "s");
+  v.add("filling_rate", space.rate, "B/s").add("seconds_to_full", space.rate > 0 && !ended ? until : kUnknown, "s");
   v.add("checkpoints_to_come", space.to_come, "B").add("seconds_left", left, "s");
   const std::string end =
       std::isfinite(left) && left > 0 ? fmt::format("; {} of training are left", human_duration(left)) : "";
   const char* opening = v.label == "ample" ? "No" : v.label == "filling" ? "Yes" : "It nearly is";
-  v.answer = fmt::format("{}: {}{} is free ({}){}; {}{}.", opening, size_text(space.now()), where, percent_text(share),
-                         std::isfinite(space.total) ? " of " + human_bytes(space.total) : "", trend_text(space), end);
+  v.answer =
+      fmt::format("{}: {}{} is free ({}){}; {}{}.", opening, size_text(space.now()), where, percent_text(share),
+                  std::isfinite(space.total) ? " of " + human_bytes(space.total) : "", trend_text(space, ended), end);
   return v;
 }
 

@@ -117,6 +117,22 @@ std::string opening(const std::string& label, const Work& w) {
                                : "Hardly";
 }
 
+// No step is faster than its own products; where it seems so, they were measured while something else ran.
+bool exceeds_peak(const Work& w) { return w.share() > 1.03; }
+
+std::string arithmetic_text(const Work& w) {
+  if (!std::isfinite(w.share())) {
+    return "";
+  }
+  return exceeds_peak(w)
+             ? fmt::format(
+                   ": {} a rank, more than the {} that matrix products reached when the run began, so something "
+                   "else used the hardware then",
+                   flops_text(w.achieved), flops_text(w.peak))
+             : fmt::format(": {} a rank, {} of the {} that matrix products reach here", flops_text(w.achieved),
+                           percent_text(w.share()), flops_text(w.peak));
+}
+
 std::string power_text(const Work& w) {
   if (!std::isfinite(w.power)) {
     return "";
@@ -173,12 +189,10 @@ Verdict gpu_work(const RunData& run) {
     return v;
   }
   v.confidence = std::isfinite(w.share()) ? confidence_by(clocks.front().windows.size()) : Confidence::low;
-  v.answer = opening(v.label, w);
-  if (std::isfinite(w.share())) {
-    v.answer += fmt::format(": {} a rank, {} of the {} that matrix products reach here", flops_text(w.achieved),
-                            percent_text(w.share()), flops_text(w.peak));
+  if (exceeds_peak(w)) {
+    v.confidence = Confidence::low;
   }
-  v.answer += power_text(w);
+  v.answer = opening(v.label, w) + arithmetic_text(w) + power_text(w);
   if (std::isfinite(w.idle)) {
     v.answer += fmt::format("; {} of a step waits for data{}", percent_text(w.idle),
                             ranks_of(run) > 1 ? ", the network or other ranks" : "");
