@@ -299,7 +299,7 @@ TEST(Segments, killed_at_any_moment) {
   const fs::path path = directory / "0.jsonl";
   std::mt19937_64 random(1);
   int64_t done = 0;
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < 40 || (done <= 100 && round < 400); ++round) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
@@ -329,12 +329,14 @@ TEST(Segments, a_reader_beside_the_writer_sees_a_complete_run) {
   const TemporaryDirectory directory(memory_directory());
   const fs::path path = directory / "0.jsonl";
   std::atomic<bool> ended = false;
+  std::atomic<int> reads = 0;
   std::jthread trainer([&] {
     MetricsWriter writer(path, -1, 1 << 12);
-    write_run(writer, 1, 6000, 5);
+    for (int64_t part = 0; part < 6 || (reads <= 3 && part < 100); ++part) {
+      write_run(writer, 1000 * part + 1, 1000, 5);
+    }
     ended = true;
   });
-  int reads = 0;
   while (!ended) {
     const RankMetrics m = read_rank(path);
     double steps = 0;

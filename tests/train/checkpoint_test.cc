@@ -329,7 +329,7 @@ TEST(Checkpoint, AKillAtAnyMomentLeavesALoadableRun) {
   PhiloxStream random(1, 2);
   int64_t step = 0;
   int unfinished = 0;
-  for (int kill_number = 0; kill_number < 40; ++kill_number) {
+  for (int kill_number = 0; kill_number < 40 || (unfinished < 5 && kill_number < 400); ++kill_number) {
     remove_stale_checkpoints(run.path());
     ASSERT_NO_FATAL_FAILURE(save_and_kill(run.path(), step, random));
     const auto latest = find_latest(run.path());
