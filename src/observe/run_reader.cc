@@ -69,7 +69,10 @@ double RankMetrics::last_time() const {
 }
 
 std::span<const TrainPoint> RankMetrics::since_start() const {
-  const int64_t start = setups.empty() ? 0 : setups.back().step;
+  if (setups.empty()) {
+    return train;
+  }
+  const int64_t start = setups.back().step;
   const auto first = std::find_if(train.begin(), train.end(), [&](const TrainPoint& p) { return p.step > start; });
   return {first, train.end()};
 }

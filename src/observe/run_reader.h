@@ -39,8 +39,8 @@ struct RankMetrics {
 
   int64_t last_step() const;
   double last_time() const;  // of the newest record; 0 = none
-  std::span<const TrainPoint> since_start()
-      const;  // train records since the run was last started, by steps: clocks jump
+  // Train records since the run was last started, by steps: clocks jump. Without a start: all.
+  std::span<const TrainPoint> since_start() const;
   double validation_seconds() const;
   double elapsed_seconds() const;  // training time over all starts; 0 = not known
 };

@@ -9,6 +9,7 @@
 #include <random>
 #include <regex>
 
+#include "made_run.h"
 #include "observe/metrics_writer.h"
 #include "observe/run_reader.h"
 #include "observe/segments.h"
@@ -309,6 +310,19 @@ TEST(HostileMetrics, NeverBreakAnAnswer) {
   }
   RecordProperty("runs", static_cast<int>(seed - begin));
   EXPECT_GT(seed, begin);
+}
+
+// Steps from 0 on, a change of pace, and nothing that says when the run began.
+TEST(HostileMetrics, NoStart) {
+  RunData run = testing::MadeRun{}.make(1);
+  RankMetrics& m = run.ranks[0];
+  m.setups.clear();
+  m.train.front().step = 0;
+  m.train.front().compute_seconds *= 1000;
+  EXPECT_EQ(m.since_start().size(), m.train.size());
+  for (const Verdict& v : all_verdicts(run, {}, {}, 0, 0)) {
+    EXPECT_FALSE(v.answer.empty()) << v.key;
+  }
 }
 
 TEST(HostileMetrics, NoFileNoLineNoRecord) {
