@@ -185,6 +185,10 @@ class Backend {
   virtual void copy(const View& to, const View& from) = 0;    // same shape; converts between f32, bf16 and f64
   virtual void fill_zero(const View& to) = 0;
 
+  // ---- While on, gradients that are sums over rows (of biases, and of a norm's gamma and beta) may be put off, to be
+  // computed together; all of them are done when it is off again.
+  virtual void hold_sums(bool /*on*/) {}
+
   // ---- matrix products: y [rows, out], x [rows, in], w [out, in]
   virtual void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) = 0;
   virtual void linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,

@@ -31,6 +31,7 @@ class ForwardingBackend : public Backend {
   void download(void* to, const View& from) override { inner_.download(to, from); }
   void copy(const View& to, const View& from) override { inner_.copy(to, from); }
   void fill_zero(const View& to) override { inner_.fill_zero(to); }
+  void hold_sums(bool on) override { inner_.hold_sums(on); }
 
   void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override {
     inner_.linear(y, x, w, epilogue);

@@ -102,7 +102,9 @@ void Transformer::train(const Weights& weights, const Gradients& gradients, cons
   if (gradients.complete) {
     context.complete_from = [&, end = layout_.flat_size()](ParameterLayout::Id first) mutable {
       const int64_t begin = layout_[first].offset;
+      backend_.hold_sums(false);
       gradients.complete(begin, end);
+      backend_.hold_sums(true);
       end = begin;
     };
   }
@@ -115,6 +117,7 @@ void Transformer::train(const Weights& weights, const Gradients& gradients, cons
       }
     }
   }
+  backend_.hold_sums(true);
   const View dmemory = context.take(pass.memory.rows, pass.memory.cols);
   {
     const Scratch scratch(arena);
@@ -130,6 +133,7 @@ void Transformer::train(const Weights& weights, const Gradients& gradients, cons
   const View dencoded = context.take(batch.source.rows(), config_.width);
   decoder_.memory_backward(context, dencoded, dmemory, pass.encoder.output());
   const View dsource = encoder_.backward(context, pass.encoder, dencoded);
+  backend_.hold_sums(false);
   embed_backward(context, gradients, dsource, batch.source, Side::source);
 }
 

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kOldest = 80;  // compute capability 8.0: bf16 tensor cores
 constexpr size_t kScratchBytes = size_t{32} << 20;
+constexpr size_t kLateSumsBytes = size_t{32} << 20;  // stays in the L2 cache until it is added up
 
 std::string problem_of(int device) {
   cudaDeviceProp properties{};
@@ -78,6 +79,7 @@ CudaBackend::CudaBackend(int device) : device_(device) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
   check(cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking), "creating a stream");
   scratch_ = allocate(kScratchBytes);
+  late_sums_ = std::make_unique<cuda::LateSums>(allocate(kLateSumsBytes), stream_);
   gemm_ = std::make_unique<cuda::Gemm>(*this, stream_);
 }
 

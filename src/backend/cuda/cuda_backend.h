@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/gemm.h"
+#include "backend/cuda/late_sums.h"
 
 namespace tandem {
 
@@ -39,6 +40,7 @@ class CudaBackend final : public Backend {
   void copy(const View& to, const View& from) override;
   void fill_zero(const View& to) override;
 
+  void hold_sums(bool on) override { late_sums_->hold(on); }
   void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override;
   void linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
                              bool accumulate) override;
@@ -93,6 +95,7 @@ class CudaBackend final : public Backend {
   cudaStream_t stream_ = nullptr;       // all ops
   cudaStream_t copy_stream_ = nullptr;  // data on its way in
   Buffer scratch_;
+  std::unique_ptr<cuda::LateSums> late_sums_;
   std::unique_ptr<cuda::Gemm> gemm_;
 };
 

@@ -101,11 +101,11 @@ void CudaBackend::linear_backward_input(const View& dx, const View& dy, const Vi
   require(!(masked && accumulate), "a masked gradient is written, not added to");
   const View gate = epilogue.activation == Activation::relu ? epilogue.gate : View{};
   const int64_t fused_sums = sums ? fused_parts(dx.rows) * dx.cols : 0;
-  if (!gate.empty() && fused_sums * sizeof(float) <= scratch_.bytes() && fused_product_possible(dx, dy, w, gate)) {
-    float* partial = sums ? scratch<float>(fused_sums) : nullptr;
+  if (!gate.empty() && late_sums_->fits(fused_sums) && fused_product_possible(dx, dy, w, gate)) {
+    float* partial = sums ? late_sums_->room(fused_sums) : nullptr;
     fused_backward(dx, dy, w, gate, dropout.scale, partial, processors_, stream_);
     if (sums) {
-      add_parts(epilogue.column_sums, epilogue.accumulate_sums, partial, fused_parts(dx.rows), stream_);
+      late_sums_->add(sums_of(epilogue.column_sums, epilogue.accumulate_sums), partial, fused_parts(dx.rows));
     }
     return;
   }
@@ -115,7 +115,7 @@ void CudaBackend::linear_backward_input(const View& dx, const View& dy, const Vi
   }
   const int64_t column_blocks = divide_up(dx.cols, kSumColumns);
   const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dx.rows, 32), 8 * processors_ / column_blocks));
-  float* partial = sums ? scratch<float>(parts * dx.cols) : nullptr;
+  float* partial = sums ? late_sums_->room(parts * dx.cols) : nullptr;
   const MaskArguments arguments{.dx = data<Bf16>(dx),
                                 .saved = data<Bf16>(epilogue.saved),
                                 .gate = data<uint8_t>(gate),
@@ -133,7 +133,7 @@ void CudaBackend::linear_backward_input(const View& dx, const View& dy, const Vi
     launch("mask_gradient_kernel", kernel, {grid, kSumThreads, 0, stream_}, arguments);
   });
   if (sums) {
-    add_parts(epilogue.column_sums, epilogue.accumulate_sums, partial, parts, stream_);
+    late_sums_->add(sums_of(epilogue.column_sums, epilogue.accumulate_sums), partial, parts);
   }
 }
 

@@ -49,12 +49,12 @@ void CudaBackend::linear_backward_weight(const View& dw, const View& dbias, cons
   if (!dbias.empty()) {  // first, while dy is still in the cache
     const int64_t column_blocks = divide_up(dy.cols, kSumColumns);
     const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dy.rows, 64), 8 * processors_ / column_blocks));
-    float* partial = scratch<float>(parts * dy.cols);
+    float* partial = late_sums_->room(parts * dy.cols);
     const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
     const auto kernel = vectors_of_8(dy) ? column_sums_kernel<true> : column_sums_kernel<false>;
     launch("column_sums_kernel", kernel, {grid, kSumThreads, 0, stream_}, partial, data<Bf16>(dy), dy.stride, dy.rows,
            dy.cols);
-    add_parts(dbias, accumulate, partial, parts, stream_);
+    late_sums_->add(sums_of(dbias, accumulate), partial, parts);
   }
   gemm_->run({.c = dw, .a = dy, .b = x, .transpose_a = true, .beta = accumulate ? 1.0F : 0.0F});
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/cuda/column_sums.cuh"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/norm_sums.cuh"
 
@@ -211,7 +210,7 @@ void CudaBackend::residual_norm_backward(const View& dresidual, const View& dbra
                   gradients.accumulate};
   if (dnormed.size() == 0) {
     if (cols > 0 && !gradients.accumulate) {
-      add_parts(sums, nullptr, 0, stream_);
+      late_sums_->add(sums, nullptr, 0);
     }
     return;
   }
@@ -238,10 +237,10 @@ void CudaBackend::residual_norm_backward(const View& dresidual, const View& dbra
   with_norm_row(dnormed.cols, vectors, [&]<class Row>() {
     const int64_t wanted = divide_up(dnormed.rows, Row::kRowsPerBlock);
     const int blocks = static_cast<int>(std::min<int64_t>(wanted, int64_t{processors_} * kResident<Row>));
-    float* parts = scratch<float>(int64_t{blocks} * sums.count * cols);
+    float* parts = late_sums_->room(int64_t{blocks} * sums.count * cols);
     launch("residual_norm_backward", residual_norm_backward_kernel<Row>, {blocks, Row::kBlock, 0, stream_}, parts,
            arguments);
-    add_parts(sums, parts, blocks, stream_);
+    late_sums_->add(sums, parts, blocks);
   });
 }
 

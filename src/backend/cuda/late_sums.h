@@ -1,0 +1,53 @@
+// Sums over the rows of a matrix, which ops leave in parts (there are no atomics): the parts are added up in their
+// order, those of many ops by one kernel where nobody needs the sums at once.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "backend/backend.h"
+
+namespace tandem::cuda {
+
+// Vectors of `cols` sums each, whose parts lie side by side in rows of [count, cols].
+struct Sums {
+  float* to[3];
+  int count, cols;
+  bool accumulate;  // false: what the vectors hold is overwritten
+};
+
+// What one kernel adds up; its parameter.
+struct SumsBatch {
+  static constexpr int kMost = 64;  // within the 4 KB that parameters may have
+  struct Entry {
+    Sums sums;
+    const float* parts;  // [rows, sums.count * sums.cols]
+    int rows, first_block;
+  };
+  Entry entry[kMost];
+  int count = 0, blocks = 0;
+};
+
+class LateSums {
+ public:
+  LateSums(Buffer memory, cudaStream_t stream) : memory_(std::move(memory)), stream_(stream) {}
+
+  bool fits(int64_t floats) const { return floats <= capacity(); }
+  // Room for the parts of an op. What it gets must be given to `add` before the next call.
+  float* room(int64_t floats);
+  // sums = or += parts[0] + parts[1] + ...; no rows: the sums are 0. At once, unless held.
+  void add(const Sums& sums, const float* parts, int64_t rows);
+  // Held sums are done together: when there is no more room, and when they are not held any more.
+  void hold(bool on);
+
+ private:
+  int64_t capacity() const { return static_cast<int64_t>(memory_.bytes() / sizeof(float)); }
+  void settle();
+
+  Buffer memory_;
+  cudaStream_t stream_;
+  int64_t used_ = 0;  // floats
+  bool held_ = false;
+  SumsBatch waiting_;
+};
+
+}  // namespace tandem::cuda
