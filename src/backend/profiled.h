@@ -23,6 +23,7 @@ class ProfiledBackend final : public ForwardingBackend {
   using ForwardingBackend::ForwardingBackend;
 
   std::vector<OpProfile> profile() const;  // the longest first
+  void forget() { profiles_.clear(); }     // what was measured so far
 
   void copy(const View& to, const View& from) override;
   void fill_zero(const View& to) override;

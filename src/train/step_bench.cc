@@ -105,6 +105,7 @@ std::vector<OpProfile> profile_step(Backend& backend, ModelState& weights, const
   Adam adam(profiled, model.parameters().flat_size(), {config.optimizer.adam});
   Stepper stepper(profiled, model, weights, adam, config.label_smoothing, plan.layouts);
   stepper.reserve(plan.arena_bytes);
+  profiled.forget();  // setting up is not part of a step
   stepper.give(step, state, false);
   stepper.take();
   return profiled.profile();
