@@ -34,7 +34,7 @@ class TeamTrain : public ::testing::Test {
 };
 
 // Dropout 0.1, lengths of 2 to 7 words. relu's derivative jumps at zero, so that a unit within rounding of it may flip
-// between two orders of additions; at this learning rate none does in 50 steps. gelu has no such place.
+// between two orders of additions; with so few units none does in 50 steps. gelu has no such place.
 TEST_F(TeamTrain, AnyNumberOfWorkersHasTheSameLosses) {
   for (const std::string activation : {"gelu", "relu"}) {
     std::vector<std::string> set{"model.activation=" + activation, "optimizer.ema_decay=0.9"};

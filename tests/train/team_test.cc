@@ -3,8 +3,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <mutex>
+#include <utility>
 
+#include "backend/forwarding.h"
 #include "core/philox.h"
 #include "data/corpus_of.h"
 #include "dist/ranks.h"
@@ -29,14 +32,20 @@ struct Setting {
   bool average = false;
   int64_t tokens = 150;
   int steps = 50;
+  bool whole_preset = false;  // tiny as it is, else smaller
+  Activation activation = Activation::relu;
+  float learning_rate = 2e-3F;  // the highest, at step 20
 };
 
 ModelConfig small_model(const Setting& setting) {
   ModelConfig config = preset("tiny");
-  config.encoder_layers = config.decoder_layers = 2;
-  config.width = 24;
-  config.heads = 2;
-  config.feed_forward = 40;
+  if (!setting.whole_preset) {
+    config.encoder_layers = config.decoder_layers = 2;
+    config.width = 24;
+    config.heads = 2;
+    config.feed_forward = 40;
+  }
+  config.activation = setting.activation;
   config.source_vocabulary = config.target_vocabulary = kVocabulary;
   config.max_length = kLongest;
   config.dropout = config.attention_dropout = config.activation_dropout = 0.1F;
@@ -61,8 +70,37 @@ Corpus ragged_corpus() {
   return testing::corpus_of(sides[0], sides[1]);
 }
 
+// Counts where relu is open: for how many tokens, [layers, feed-forward], since the last take().
+class OpenUnits final : public ForwardingBackend {
+ public:
+  OpenUnits(Backend& inner, const ModelConfig& config)
+      : ForwardingBackend(inner),
+        width_(config.feed_forward),
+        counts_(static_cast<size_t>((config.encoder_layers + config.decoder_layers) * width_)) {}
+
+  void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override {
+    ForwardingBackend::linear(y, x, w, epilogue);
+    if (epilogue.activation != Activation::relu) {
+      return;
+    }
+    for (int64_t row = 0; row < y.rows; ++row) {
+      for (int64_t unit = 0; unit < y.cols; ++unit) {
+        counts_[first_ + static_cast<size_t>(unit)] += y.host<float>()[row * y.stride + unit] > 0 ? 1 : 0;
+      }
+    }
+    first_ = (first_ + static_cast<size_t>(width_)) % counts_.size();
+  }
+  std::vector<int64_t> take() { return std::exchange(counts_, std::vector<int64_t>(counts_.size())); }
+
+ private:
+  int64_t width_;
+  std::vector<int64_t> counts_;
+  size_t first_ = 0;  // of the layer that comes next
+};
+
 struct Outcome {
-  std::vector<double> losses;  // a target token, of each step
+  std::vector<double> losses;              // a target token, of each step
+  std::vector<std::vector<int64_t>> open;  // OpenUnits of each step, of all ranks
   std::vector<double> norms;
   std::vector<std::vector<int64_t>> pairs;  // of each step, in the order of the ranks
   std::vector<float> weights, average, m, v;
@@ -72,9 +110,10 @@ struct Outcome {
 // One rank's part; rank 0's outcome, but for `pairs`, which each rank adds to.
 Outcome train_rank(const Setting& setting, const Corpus& corpus, Communicator& communicator) {
   const auto cpu = make_cpu_backend(1);
-  FixedShape fixed(*cpu);
-  Backend& backend = setting.fixed_shape ? static_cast<Backend&>(fixed) : *cpu;
   const ModelConfig config = small_model(setting);
+  OpenUnits units(*cpu, config);
+  FixedShape fixed(*cpu);
+  Backend& backend = setting.fixed_shape ? static_cast<Backend&>(fixed) : units;
   const Transformer model(backend, config);
   const int ranks = communicator.size();
   ModelState weights(backend, model.parameters(), DType::f32, setting.average, TeamUpdate::unit(ranks));
@@ -107,7 +146,7 @@ Outcome train_rank(const Setting& setting, const Corpus& corpus, Communicator& c
     stepper.give(step, {.seed = 7,
                         .step = static_cast<uint32_t>(i),
                         .loss_scale = 1.0F / static_cast<float>(step.target_tokens),
-                        .learning_rate = 2e-3F * std::min(1.0F, static_cast<float>(i + 1) / 20),
+                        .learning_rate = setting.learning_rate * std::min(1.0F, static_cast<float>(i + 1) / 20),
                         .pause = communicator.rank() == 1 && i == 30 ? 1.0 : 0.0});
     const StepResult result = stepper.take();
     EXPECT_EQ(result.totals.tokens, static_cast<double>(step.target_tokens));
@@ -116,6 +155,7 @@ Outcome train_rank(const Setting& setting, const Corpus& corpus, Communicator& c
     EXPECT_GE(result.clock.communication_seconds(), 0);
     outcome.losses.push_back(result.totals.nll / result.totals.tokens);
     outcome.norms.push_back(result.update.norm);
+    outcome.open.push_back(units.take());
     if (team) {
       outcome.planned = outcome.planned + team->planned_traffic(static_cast<int64_t>(step.source_ids.size()),
                                                                 static_cast<int64_t>(step.target_ids.size()));
@@ -158,6 +198,8 @@ Outcome train(const Setting& setting) {
     EXPECT_TRUE(testing::same_bits(outcomes[rank].weights, first.weights)) << "rank " << rank;
     EXPECT_TRUE(testing::same_bits(outcomes[rank].losses, first.losses)) << "rank " << rank;
     for (size_t step = 0; step < first.pairs.size(); ++step) {
+      std::transform(first.open[step].begin(), first.open[step].end(), outcomes[rank].open[step].begin(),
+                     first.open[step].begin(), std::plus());
       first.pairs[step].insert(first.pairs[step].end(), outcomes[rank].pairs[step].begin(),
                                outcomes[rank].pairs[step].end());
     }
@@ -194,6 +236,46 @@ TEST(TeamTraining, TheCurveDoesNotDependOnTheNumberOfRanks) {
       expect_same_curve(whole, alone, what);
       setting.update.shard_optimizer = true;
       expect_same_bits(train(setting), whole, what + ", sharded");
+    }
+  }
+}
+
+// The largest relative difference of the losses of the steps [begin, end).
+double loss_difference(const Outcome& a, const Outcome& b, size_t begin, size_t end) {
+  double largest = 0;
+  for (size_t i = begin; i < end; ++i) {
+    const double difference = std::abs(a.losses.at(i) / b.losses.at(i) - 1);
+    largest = difference > largest || std::isnan(difference) ? difference : largest;  // NaN stays
+  }
+  return largest;
+}
+
+// A row's numbers do not depend on the other rows, so the first step's loss is the same but for the sum of the rows'.
+// Then the weights differ by rounding, which stays rounding where the derivative is continuous (gelu). With relu it
+// does until the first unit within rounding of zero flips, whose part of the gradient comes or goes as a whole.
+TEST(TeamTraining, OnlyAFlippedUnitMakesMoreThanRounding) {
+  for (const Activation activation : {Activation::gelu, Activation::relu}) {
+    Setting setting{.update = {.bucket_bytes = 1 << 20},
+                    .tokens = 60,
+                    .whole_preset = true,
+                    .activation = activation,
+                    .learning_rate = 1e-3F};
+    const Outcome alone = train(setting);
+    EXPECT_LT(alone.losses.back(), alone.losses.front() - 0.1);
+    for (const int ranks : {2, 4}) {
+      setting.ranks = ranks;
+      setting.micro_batch = ranks == 2 ? 0 : 24;
+      const Outcome other = train(setting);
+      const auto flip = std::mismatch(alone.open.begin(), alone.open.end(), other.open.begin()).first;
+      const auto until = static_cast<size_t>(flip - alone.open.begin());
+      const size_t agreeing = std::min(until + 1, alone.losses.size());  // the next step has weights that feel the flip
+      const std::string what = fmt::format("{} ranks, {} steps without a flip", ranks, until);
+      EXPECT_GE(until, 1U) << what;
+      EXPECT_TRUE(loss_difference(other, alone, 0, 1) <= 1e-13) << what;
+      EXPECT_TRUE(loss_difference(other, alone, 0, agreeing) <= 1e-6) << what;
+      EXPECT_TRUE(loss_difference(other, alone, agreeing, 50) <= 1e-4) << what;
+      fmt::print("{}: {:.1e}, then {:.1e}\n", what, loss_difference(other, alone, 0, agreeing),
+                 loss_difference(other, alone, agreeing, 50));
     }
   }
 }
