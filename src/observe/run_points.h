@@ -27,6 +27,7 @@ struct TrainPoint {
   double communication_seconds = 0;  // waiting for the network: what compute does not hide
   double transfer_seconds = 0;       // that transfers took, hidden or not; 0 = not recorded
   double other_seconds = 0;          // of the steps, in none of these parts
+  double idle_seconds = 0;           // of the device, between two steps
   double sent_bytes = 0, received_bytes = 0;
   double flops = 0;  // model FLOPs of this rank's tokens
   double skipped_steps = 0;
@@ -87,6 +88,7 @@ struct ProbePoint {
   double disk_written_bytes = kUnknown, process_written_bytes = kUnknown, process_cpu_seconds = kUnknown,
          probe_cpu_seconds = kUnknown;
   double gpu_throttled_seconds = kUnknown;  // for heat or power, by gpu_throttle
+  double gpu_capped_seconds = kUnknown;     // at the power limit, where it does all it may
   std::string gpu_throttle;                 // the reasons at its end, by commas; empty = none
 };
 

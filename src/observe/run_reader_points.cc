@@ -31,6 +31,7 @@ constexpr Named<TrainPoint> kTrainFields[] = {
     {"communication_seconds", &TrainPoint::communication_seconds},
     {"transfer_seconds", &TrainPoint::transfer_seconds},
     {"data_seconds", &TrainPoint::data_seconds},
+    {"idle_seconds", &TrainPoint::idle_seconds},
     {"validation_seconds", &TrainPoint::validation_seconds},
     {"checkpoint_seconds", &TrainPoint::checkpoint_seconds},
     {"sent_bytes", &TrainPoint::sent_bytes},
@@ -52,6 +53,7 @@ constexpr double TrainPoint::*kTrainSums[] = {&TrainPoint::pairs,
                                               &TrainPoint::transfer_seconds,
                                               &TrainPoint::data_seconds,
                                               &TrainPoint::other_seconds,
+                                              &TrainPoint::idle_seconds,
                                               &TrainPoint::validation_seconds,
                                               &TrainPoint::checkpoint_seconds,
                                               &TrainPoint::sent_bytes,
@@ -92,6 +94,7 @@ constexpr Named<ProbePoint> kProbeSums[] = {
     {"process_cpu_seconds", &ProbePoint::process_cpu_seconds},
     {"probe_cpu_seconds", &ProbePoint::probe_cpu_seconds},
     {"gpu_throttled_seconds", &ProbePoint::gpu_throttled_seconds},
+    {"gpu_capped_seconds", &ProbePoint::gpu_capped_seconds},
 };
 
 constexpr Named<SetupPoint> kSetupFields[] = {

@@ -397,6 +397,44 @@ TEST(ClusterVerdicts, WorkIsMeasuredAgainstThePeak) {
   EXPECT_NEAR(v.figure("achieved"), 350e12, 15e12);
 }
 
+// What a GPU draws while a model is loaded, validated or saved says nothing about its steps.
+TEST(ClusterVerdicts, PowerIsThatOfSteps) {
+  MadeCluster m;
+  m.ranks = 1, m.data = 0, m.noise = 0, m.validation = 500, m.power_full = 695, m.power_limit = 700;
+  RunData run = m.make(1);
+  RankMetrics& metrics = run.ranks[0];
+  for (ProbePoint& probe : metrics.probes) {
+    probe.gpu_capped_seconds = probe.seconds;
+  }
+  ProbePoint starting = metrics.probes.front();
+  starting.time = metrics.setups[0].time, starting.seconds = 100, starting.gpu_power_watts = 120;
+  metrics.setups[0].time -= 100;
+  metrics.probes.insert(metrics.probes.begin(), starting);
+  for (TrainPoint& point : metrics.train) {
+    point.idle_seconds = 0.002 * point.step_seconds();
+  }
+  const Verdict v = gpu_work(run);
+  EXPECT_NEAR(v.figure("power"), 695, 1e-6);
+  EXPECT_NEAR(v.figure("power_capped_share"), 1, 1e-9);
+  EXPECT_NEAR(v.figure("device_idle_share"), 0.002, 1e-9);
+  EXPECT_NE(v.answer.find("power 695 W of 700 W (99 %), the limit that holds the clock down, to 1380 MHz in the mean"),
+            std::string::npos)
+      << v.answer;
+  EXPECT_NE(v.answer.find("between two steps the GPU idles for 0.20 % of one"), std::string::npos) << v.answer;
+}
+
+// Probes that are too far apart for that are all counted.
+TEST(ClusterVerdicts, PowerWithoutAProbeOfStepsAlone) {
+  MadeCluster m;
+  m.ranks = 1, m.data = 0, m.noise = 0, m.validation = 0, m.power_full = 200;
+  RunData run = m.make(1);
+  for (TrainPoint& point : run.ranks[0].train) {
+    point.validation_seconds = 0.2 * point.step_seconds();
+    point.compute_seconds *= 0.8;
+  }
+  EXPECT_NEAR(gpu_work(run).figure("power"), 200, 1e-6);
+}
+
 TEST(ClusterVerdicts, TheFirstWindowIsWarmUp) {
   RunData run = MadeCluster{.ranks = 2, .link = 1e13}.make(1);
   const double before = network(run).figure("step");

@@ -294,10 +294,12 @@ TEST(Probes, throttling_by_name) {
   const Record record = second_sample(*probe, [] {});
   EXPECT_EQ(*record.text("gpu_throttle"), "power_cap,hardware_thermal");
   EXPECT_EQ(record.number("gpu_throttled_seconds"), 2);
+  EXPECT_EQ(record.number("gpu_capped_seconds"), 2);
   const Setting cap("FAKE_NVML_THROTTLE", "4");
   const Record capped = second_sample(*probe, [] {});
   EXPECT_EQ(*capped.text("gpu_throttle"), "power_cap");
   EXPECT_EQ(capped.number("gpu_throttled_seconds"), 0) << "at its power cap a GPU does all it may";
+  EXPECT_EQ(capped.number("gpu_capped_seconds"), 2);
 }
 
 // On the real machine, far more often than a run asks: the thread keeps itself below half a percent of a core.

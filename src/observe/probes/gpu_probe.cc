@@ -16,7 +16,7 @@ constexpr Reason kReasons[] = {
     {0x10, "sync_boost"},    {0x20, "software_thermal"},  {0x40, "hardware_thermal"}, {0x80, "power_brake"},
     {0x100, "display_clock"}};
 // Heat and power supply. A GPU at its power cap is doing all the work that it may, so that is no fault.
-constexpr uint64_t kFaults = 0x8 | 0x20 | 0x40 | 0x80;
+constexpr uint64_t kFaults = 0x8 | 0x20 | 0x40 | 0x80, kPowerCap = 0x4;
 constexpr int kSmClock = 1, kMemoryClock = 2;
 
 class GpuProbe final : public Probe {
@@ -91,6 +91,7 @@ class GpuProbe final : public Probe {
       record.add("gpu_throttle", names);
     }
     record.add("gpu_throttled_seconds", (bits & kFaults) != 0 ? seconds : 0);
+    record.add("gpu_capped_seconds", (bits & kPowerCap) != 0 ? seconds : 0);
   }
 
   template <class Function, class... Kind>

@@ -24,10 +24,11 @@ struct Work {
   double achieved = kUnknown, peak = kUnknown;  // FLOP/s of a rank
   double lowest = kUnknown;                     // share of the peak, of the rank that has least
   int lowest_rank = -1;
-  double idle = kUnknown;  // share of a step that waits for data or the network
+  double idle = kUnknown;     // share of a step that waits for data or the network
+  double between = kUnknown;  // share of a step that the device idles before it
   double waits_for_network = kUnknown;
   double power = kUnknown, power_limit = kUnknown, utilisation = kUnknown, clock = kUnknown;
-  double throttled = kUnknown;  // share of time
+  double throttled = kUnknown, capped = kUnknown;  // share of time: by a fault, by the power limit
   std::set<std::string> reasons;
   bool gpu = false;
 
@@ -51,9 +52,10 @@ class Mean {
 };
 
 void add_clocks(Work& w, const std::vector<RankClock>& clocks) {
-  Mean achieved, peak, idle, network;
+  Mean achieved, peak, idle, between, network;
   for (const RankClock& clock : clocks) {
     idle.add((clock.communication + clock.data) / clock.step);
+    between.add(clock.idle / clock.step);
     network.add(clock.communication / clock.step);
     if (clock.flops > 0 && clock.setup.peak_flops > 0) {
       achieved.add(clock.rate());
@@ -66,17 +68,19 @@ void add_clocks(Work& w, const std::vector<RankClock>& clocks) {
     }
   }
   w.achieved = achieved.value(), w.peak = peak.value(), w.idle = idle.value(), w.waits_for_network = network.value();
+  w.between = between.value();
 }
 
 void add_probes(Work& w, const RunData& run) {
-  Mean power, limit, utilisation, clock, throttled;
+  Mean power, limit, utilisation, clock, throttled, capped;
   for (const RankMetrics& metrics : run.ranks) {
-    const ProbePoint probe = probed(metrics);
+    const ProbePoint probe = probed_in_steps(metrics);
     power.add(probe.gpu_power_watts);
     limit.add(probe.gpu_power_limit_watts);
     utilisation.add(probe.gpu_utilisation_percent);
     clock.add(probe.gpu_sm_clock_mhz);
     throttled.add(probe.seconds > 0 ? probe.gpu_throttled_seconds / probe.seconds : kUnknown);
+    capped.add(probe.seconds > 0 ? probe.gpu_capped_seconds / probe.seconds : kUnknown);
     for (const ProbePoint& point : metrics.probes) {
       if (point.gpu_throttled_seconds > 0 && w.reasons.size() < 8) {
         w.reasons.insert(point.gpu_throttle);
@@ -86,7 +90,7 @@ void add_probes(Work& w, const RunData& run) {
             setup_of(metrics).backend.find("cuda") != std::string::npos;
   }
   w.power = power.value(), w.power_limit = limit.value(), w.utilisation = utilisation.value();
-  w.clock = clock.value(), w.throttled = throttled.value();
+  w.clock = clock.value(), w.throttled = throttled.value(), w.capped = capped.value();
 }
 
 // Busy at little power. Small kernels look the same, but their steps do not wait.
@@ -137,9 +141,14 @@ std::string power_text(const Work& w) {
   if (!std::isfinite(w.power)) {
     return "";
   }
-  return std::isfinite(w.power_limit)
-             ? fmt::format("; power {:.0f} W of {:.0f} W ({})", w.power, w.power_limit, percent_text(w.power_share()))
-             : fmt::format("; power {:.0f} W", w.power);
+  std::string text = fmt::format("; power {:.0f} W", w.power);
+  if (std::isfinite(w.power_limit)) {
+    text += fmt::format(" of {:.0f} W ({})", w.power_limit, percent_text(w.power_share()));
+  }
+  if (w.capped > kWorth && std::isfinite(w.clock)) {
+    text += fmt::format(", the limit that holds the clock down, to {:.0f} MHz in the mean", w.clock);
+  }
+  return text;
 }
 
 std::string warning_text(const Work& w) {
@@ -166,9 +175,10 @@ std::string throttle_text(const Work& w) {
 void add_figures(Verdict& v, const Work& w) {
   v.add("achieved", w.achieved, "FLOP/s").add("peak", w.peak, "FLOP/s").add("share_of_peak", w.share());
   v.add("lowest_share_of_peak", w.lowest).add("lowest_rank", w.lowest_rank);
-  v.add("idle_share", w.idle).add("network_share", w.waits_for_network);
+  v.add("idle_share", w.idle).add("network_share", w.waits_for_network).add("device_idle_share", w.between);
   v.add("power", w.power, "W").add("power_limit", w.power_limit, "W").add("power_share", w.power_share());
   v.add("utilisation", w.utilisation, "%").add("sm_clock", w.clock, "MHz").add("throttled_share", w.throttled);
+  v.add("power_capped_share", w.capped);
 }
 
 }  // namespace
@@ -196,6 +206,9 @@ Verdict gpu_work(const RunData& run) {
   if (std::isfinite(w.idle)) {
     v.answer += fmt::format("; {} of a step waits for data{}", percent_text(w.idle),
                             ranks_of(run) > 1 ? ", the network or other ranks" : "");
+  }
+  if (w.gpu && w.between > 0) {
+    v.answer += fmt::format(", and between two steps the GPU idles for {} of one", percent_text(w.between));
   }
   v.answer += warning_text(w) + throttle_text(w) + ".";
   return v;

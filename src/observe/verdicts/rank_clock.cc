@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "observe/run_reader_points.h"
 
@@ -31,6 +32,24 @@ std::vector<TrainPoint> windows_of(const RankMetrics& metrics) {
   return windows;
 }
 
+// Seconds of the probe's stretch in which steps ran. `windows` loses those that end before it begins; a window's
+// pauses come before its steps.
+double seconds_in_steps(const ProbePoint& probe, std::span<const TrainPoint>& windows) {
+  const double begin = probe.time - probe.seconds;
+  while (!windows.empty() && windows.front().time <= begin) {
+    windows = windows.subspan(1);
+  }
+  double seconds = 0;
+  for (const TrainPoint& window : windows) {
+    const double from = window.time - window.step_seconds();
+    if (from >= probe.time) {
+      break;
+    }
+    seconds += std::max(0.0, std::min(window.time, probe.time) - std::max(from, begin));
+  }
+  return seconds;
+}
+
 }  // namespace
 
 std::string RankClock::name() const {
@@ -55,6 +74,7 @@ std::vector<RankClock> clocks_of(const RunData& run) {
     clock.communication = sum.communication_seconds / sum.steps;
     clock.transfer = sum.transfer_seconds / sum.steps;
     clock.data = sum.data_seconds / sum.steps;
+    clock.idle = sum.idle_seconds / sum.steps;
     clock.sent = sum.sent_bytes / sum.steps;
     clock.received = sum.received_bytes / sum.steps;
     clock.flops = sum.flops / sum.steps;
@@ -80,6 +100,21 @@ ProbePoint probed(const RankMetrics& metrics) {
     }
   }
   return sum;
+}
+
+ProbePoint probed_in_steps(const RankMetrics& metrics) {
+  constexpr double kAll = 0.95, kFew = 0.05;  // of a stretch; of the time
+  std::span<const TrainPoint> windows = metrics.since_start();
+  ProbePoint all, in_steps;
+  for (const ProbePoint& point : metrics.probes) {
+    if (point.time >= start_of(metrics)) {
+      all = merged(all, point);
+      if (seconds_in_steps(point, windows) >= kAll * point.seconds) {
+        in_steps = merged(in_steps, point);
+      }
+    }
+  }
+  return in_steps.seconds > kFew * all.seconds ? in_steps : all;
 }
 
 Confidence confidence_by(size_t windows) {

@@ -19,7 +19,7 @@ struct RankClock {
   double steps = 0;
   double pauses = 0;  // seconds of validations and checkpoints, in all
   // Of a mean step: seconds, bytes, FLOPs.
-  double step = 0, compute = 0, communication = 0, transfer = 0, data = 0, sent = 0, received = 0, flops = 0;
+  double step = 0, compute = 0, communication = 0, transfer = 0, data = 0, idle = 0, sent = 0, received = 0, flops = 0;
 
   std::string name() const;                                           // "rank 3 on gpu2"
   double own() const { return compute + data; }                       // what it takes by itself
@@ -35,6 +35,9 @@ int ranks_of(const RunData& run);
 
 // Probes of the rank, since its last start, as one point.
 ProbePoint probed(const RankMetrics& metrics);
+// The same, of stretches of time that were all steps: neither starting, validation nor checkpoint. All where such are
+// few.
+ProbePoint probed_in_steps(const RankMetrics& metrics);
 
 // By the number of windows: 20 give high, 5 medium.
 Confidence confidence_by(size_t windows);
