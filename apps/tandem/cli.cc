@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "core/error.h"
 
@@ -29,6 +30,34 @@ namespace {
 template <class T>
 CLI::Option* add_option(CLI::App* app, const std::string& names, T& value, const std::string& help) {
   return app->add_option(names, value, help)->capture_default_str();
+}
+
+// How many letters must be put in, left out or replaced to make one word of the other.
+size_t distance(const std::string& from, const std::string& to) {
+  std::vector<size_t> row(to.size() + 1);  // from the letters of `from` so far to each beginning of `to`
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (const char letter : from) {
+    size_t diagonal = row[0]++;
+    for (size_t i = 1; i < row.size(); ++i) {
+      const size_t replaced = diagonal + (letter == to[i - 1] ? 0 : 1);
+      diagonal = row[i];
+      row[i] = std::min({row[i] + 1, row[i - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+// The command that differs from the word in at most two letters, and less than by half of it; or nothing.
+std::string nearest(const std::string& word, const std::vector<std::string>& commands) {
+  std::string found;
+  size_t least = std::min<size_t>(2, (word.size() - 1) / 2) + 1;
+  for (const std::string& command : commands) {
+    if (const size_t letters = distance(word, command); letters < least) {
+      least = letters;
+      found = command;
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -108,9 +137,15 @@ Command Program::add(const std::string& name, const std::string& help) {
 }
 
 int Program::run(int argc, char** argv) {
-  const auto is_first_word = [&](const auto& command) { return command->app->get_name() == argv[1]; };
-  if (argc > 1 && argv[1][0] != '-' && std::ranges::none_of(state_->commands, is_first_word)) {
-    std::fprintf(stderr, "%s: there is no command '%s'; --help lists them\n", state_->app.get_name().c_str(), argv[1]);
+  std::vector<std::string> names;
+  for (const auto& command : state_->commands) {
+    names.push_back(command->app->get_name());
+  }
+  const std::string first = argc > 1 ? argv[1] : "-";
+  if (!first.starts_with('-') && std::ranges::find(names, first) == names.end()) {
+    const std::string meant = first.empty() ? "" : nearest(first, names);
+    std::fprintf(stderr, "%s: there is no command '%s'; %s--help lists them\n", state_->app.get_name().c_str(),
+                 first.c_str(), meant.empty() ? "" : ("did you mean '" + meant + "'? ").c_str());
     return 2;
   }
   try {

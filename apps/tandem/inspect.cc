@@ -156,7 +156,8 @@ void print_directory(const Inspected& part, const InspectArguments& arguments) {
 
 // One line a checkpoint, then the details of the newest.
 void print_run(const Report& report, const InspectArguments& arguments) {
-  fmt::print("{}: run with {} checkpoints\n", report.run->string(), report.parts.size());
+  fmt::print("{}: run with {} checkpoint{}\n", report.run->string(), report.parts.size(),
+             report.parts.size() == 1 ? "" : "s");
   for (const Inspected& part : report.parts) {
     const fs::path name = part.path.filename();
     fmt::print("  {} {:>10}{}{}{}{}\n", name.string(), human_bytes(static_cast<double>(part.bytes)),

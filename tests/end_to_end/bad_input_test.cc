@@ -37,7 +37,11 @@ class BadInput : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST(Program, NamesACommandThatThereIsNot) { expect_refused({"trian", "config.toml"}, {"trian", "--help"}); }
+TEST(Program, NamesACommandThatThereIsNot) {
+  expect_refused({"trian", "config.toml"}, {"trian", "did you mean 'train'?", "--help"});
+  expect_refused({"something", "config.toml"}, {"no command 'something'; --help"});
+  expect_refused({""}, {"no command ''; --help"});
+}
 
 TEST_F(BadInput, Prepare) {
   write_text(directory_ / "short.de", "eins\nzwei\n");
