@@ -42,7 +42,7 @@ class ChartCard {
       stackedGraph: chart.stacked, fillAlpha: chart.stacked ? 0.55 : 0.16, connectSeparatedPoints: !chart.stacked,
       includeZero: chart.stacked, gridLineColor: grid, axisLineColor: grid, axisLabelFontSize: 12,
       axes: {x: {axisLabelFormatter: tick, pixelsPerLabel: 70}, y: {axisLabelFormatter: tick, axisLabelWidth: 54, pixelsPerLabel: 34}},
-      highlightCircleSize: 3, dateWindow: view.window, animatedZooms: false, yRangePad: 6, xRangePad: 3,
+      highlightCircleSize: 3, dateWindow: this.window(view.window), animatedZooms: false, yRangePad: 6, xRangePad: 3,
     };
   }
 
@@ -72,7 +72,15 @@ class ChartCard {
     this.draw();
   }
 
-  zoom(window) { this.graph.updateOptions({dateWindow: window}); }
+  zoom(window) { this.graph.updateOptions({dateWindow: this.window(window)}); }
+
+  // What to show: all of it where null is asked for, and room on both sides where that is a single place.
+  window(asked) {
+    const ends = this.chart.curves.flatMap(({x}) => (x.length > 0 ? [x[0], x[x.length - 1]] : []));
+    const first = Math.min(...ends);
+    if (asked || ends.length === 0 || first < Math.max(...ends)) return asked;
+    return first > 0 ? [0, 2 * first] : [first - 1, first + 1];
+  }
 
   label() {
     const parts = this.chart.curves.map((curve) => {

@@ -87,19 +87,16 @@ CheckpointFacts checkpoint_facts(const fs::path& run) {
 RunReport make_report(RunData data, const fs::path& run, const ReportOptions& options) {
   RunPlan plan;
   CheckpointFacts facts = checkpoint_facts(run);
-  std::vector<fs::path> prepared{options.data.empty() ? run : options.data};
   if (!data.config.empty()) {
     try {
       const TrainConfig config = parse_config(data.config, "config.toml");
       plan = plan_of(config);
       facts.most_kept = static_cast<double>(config.checkpoint.keep_last + config.checkpoint.keep_best);
-      prepared.emplace_back(options.data.empty() ? config.data : "");
     } catch (const Error&) {  // a config of another version: the report does without
     }
   }
-  for (auto path = prepared.begin(); path != prepared.end() && !data.stats; ++path) {
-    data.stats = path->empty() ? std::nullopt : read_stats(*path);
-  }
+  // Not those of config.data: on another machine, or later, there may be other data at that place.
+  data.stats = read_stats(options.data.empty() ? run : fs::path(options.data));
   return make_report(std::move(data), std::move(plan), facts, unix_time(), options.price_per_hour);
 }
 
