@@ -25,6 +25,7 @@ class ProfiledBackend final : public ForwardingBackend {
   std::vector<OpProfile> profile() const;  // the longest first
   void forget() { profiles_.clear(); }     // what was measured so far
 
+  void hold_sums(bool) override {}  // an op's sums are part of it
   void copy(const View& to, const View& from) override;
   void fill_zero(const View& to) override;
   void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override;

@@ -8,6 +8,7 @@ namespace tandem {
 namespace {
 
 constexpr double kLargest = 1e15;       // of anything that is summed but FLOPs
+constexpr double kSmallest = 1e-15;     // but 0
 constexpr double kMostFlops = 1e24;     // of a stretch
 constexpr double kMostScore = 100.001;  // percent, and what rounding adds
 
@@ -153,7 +154,7 @@ double steps_of(const TrainPoint& point, double rate, int64_t previous) {
 
 }  // namespace
 
-double plausible(double value) { return value >= 0 && value <= kLargest ? value : 0; }
+double plausible(double value) { return value >= kSmallest && value <= kLargest ? value : 0; }
 double plausible_or_unknown(double value) { return value >= 0 && value <= kLargest ? value : kUnknown; }
 
 std::string kept_text(std::string_view text, size_t longest) {

@@ -9,7 +9,8 @@
 
 namespace tandem {
 
-// What is summed and not believable (below 0, beyond 1e15, not finite) counts as 0 or as unknown.
+// What is summed and not believable (below 0, beyond 1e15, not finite) counts as 0 or as unknown; so does what is so
+// small, below 1e-15, that a rate made of it might not be finite.
 double plausible(double value);
 double plausible_or_unknown(double value);
 

@@ -9,7 +9,7 @@
 namespace tandem {
 
 struct ReportOptions {
-  std::filesystem::path data;  // prepared directory; empty: the config's
+  std::filesystem::path data;  // prepared directory; empty: the run's own copy of its stats.json
   double price_per_hour = 0;   // 0 = not given
 };
 

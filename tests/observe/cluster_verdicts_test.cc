@@ -423,6 +423,23 @@ TEST(ClusterVerdicts, PowerIsThatOfSteps) {
   EXPECT_NE(v.answer.find("between two steps the GPU idles for 0.20 % of one"), std::string::npos) << v.answer;
 }
 
+// A pause may be anywhere in a window: here at its end.
+TEST(ClusterVerdicts, PowerOfAWindowWithAPauseIsNotTakenForThatOfSteps) {
+  MadeCluster m;
+  m.ranks = 1, m.data = 0, m.noise = 0, m.validation = 0, m.power_full = 200;
+  RunData run = m.make(1);
+  RankMetrics& metrics = run.ranks[0];
+  TrainPoint& window = metrics.train[5];
+  ProbePoint& probe = metrics.probes[5];
+  ProbePoint working = probe;
+  window.validation_seconds = window.compute_seconds /= 2;
+  probe.seconds = working.seconds = window.compute_seconds;
+  working.time -= working.seconds;
+  probe.gpu_power_watts = 50;
+  metrics.probes.insert(metrics.probes.begin() + 5, working);
+  EXPECT_NEAR(gpu_work(run).figure("power"), 200, 1e-6);
+}
+
 // Probes that are too far apart for that are all counted.
 TEST(ClusterVerdicts, PowerWithoutAProbeOfStepsAlone) {
   MadeCluster m;

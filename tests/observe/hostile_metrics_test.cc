@@ -312,6 +312,21 @@ TEST(HostileMetrics, NeverBreakAnAnswer) {
   EXPECT_GT(seed, begin);
 }
 
+// Steps that took next to no time: a rate is not made of them.
+TEST(HostileMetrics, TimeThatIsNone) {
+  const testing::TemporaryDirectory directory(testing::memory_directory());
+  fs::create_directories(directory / "metrics");
+  std::ofstream file(directory / "metrics/0.jsonl");
+  for (int step = 1; step <= 30; ++step) {
+    file << R"({"kind":"train","step":)" << step << R"(,"time":1.8e9,"steps":1,"data_seconds":5e-324})"
+         << "\n";
+  }
+  file.close();
+  for (const Verdict& v : all_verdicts(read_run(directory.path()), {}, {}, 1.8e9, 0)) {
+    EXPECT_FALSE(says_no_number(v.answer)) << v.answer;
+  }
+}
+
 // Steps from 0 on, a change of pace, and nothing that says when the run began.
 TEST(HostileMetrics, NoStart) {
   RunData run = testing::MadeRun{}.make(1);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kOldest = 80;  // compute capability 8.0: bf16 tensor cores
 constexpr size_t kScratchBytes = size_t{32} << 20;
-constexpr size_t kLateSumsBytes = size_t{32} << 20;  // stays in the L2 cache until it is added up
+constexpr size_t kLateSumsBytes = size_t{32} << 20;
 
 std::string problem_of(int device) {
   cudaDeviceProp properties{};

@@ -5,6 +5,8 @@ namespace tandem::cuda {
 
 namespace {
 
+constexpr int64_t kAlignment = 64;  // floats
+
 // A block of 32 x 32 threads has 32 columns of one entry, each of its warps every 32nd part.
 __global__ void __launch_bounds__(kWarp* kWarp) add_parts_kernel(const __grid_constant__ SumsBatch batch) {
   await_previous();
@@ -43,7 +45,7 @@ float* LateSums::room(int64_t floats) {
     settle();
   }
   float* const parts = static_cast<float*>(memory_.data()) + used_;
-  used_ += floats;
+  used_ += divide_up(floats, kAlignment) * kAlignment;
   return parts;
 }
 
@@ -57,7 +59,9 @@ void LateSums::add(const Sums& sums, const float* parts, int64_t rows) {
 
 void LateSums::hold(bool on) {
   held_ = on;
-  if (!on) {
+  if (on) {
+    forget();
+  } else {
     settle();
   }
 }
@@ -67,6 +71,10 @@ void LateSums::settle() {
     launch("add_parts_kernel", add_parts_kernel,
            {static_cast<unsigned>(waiting_.blocks), dim3(kWarp, kWarp), 0, stream_}, waiting_);
   }
+  forget();
+}
+
+void LateSums::forget() {
   waiting_.count = waiting_.blocks = 0;
   used_ = 0;
 }

@@ -26,22 +26,25 @@ struct SumsBatch {
   Entry entry[kMost];
   int count = 0, blocks = 0;
 };
+static_assert(sizeof(SumsBatch) <= 4096);
 
 class LateSums {
  public:
   LateSums(Buffer memory, cudaStream_t stream) : memory_(std::move(memory)), stream_(stream) {}
 
   bool fits(int64_t floats) const { return floats <= capacity(); }
-  // Room for the parts of an op. What it gets must be given to `add` before the next call.
+  // Room for the parts of an op, aligned for vectors. What it gets must be given to `add` before the next call.
   float* room(int64_t floats);
   // sums = or += parts[0] + parts[1] + ...; no rows: the sums are 0. At once, unless held.
   void add(const Sums& sums, const float* parts, int64_t rows);
-  // Held sums are done together: when there is no more room, and when they are not held any more.
+  // Held sums are done together: when there is no more room, and when they are not held any more. What was still
+  // waiting when work failed is forgotten by the next hold(true).
   void hold(bool on);
 
  private:
   int64_t capacity() const { return static_cast<int64_t>(memory_.bytes() / sizeof(float)); }
   void settle();
+  void forget();
 
   Buffer memory_;
   cudaStream_t stream_;

@@ -144,9 +144,9 @@ std::string power_text(const Work& w) {
   std::string text = fmt::format("; power {:.0f} W", w.power);
   if (std::isfinite(w.power_limit)) {
     text += fmt::format(" of {:.0f} W ({})", w.power_limit, percent_text(w.power_share()));
-  }
-  if (w.capped > kWorth && std::isfinite(w.clock)) {
-    text += fmt::format(", the limit that holds the clock down, to {:.0f} MHz in the mean", w.clock);
+    if (w.capped > kWorth && std::isfinite(w.clock)) {
+      text += fmt::format(", the limit that holds the clock down, to {:.0f} MHz in the mean", w.clock);
+    }
   }
   return text;
 }

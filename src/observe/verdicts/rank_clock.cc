@@ -32,23 +32,32 @@ std::vector<TrainPoint> windows_of(const RankMetrics& metrics) {
   return windows;
 }
 
-// Seconds of the probe's stretch in which steps ran. `windows` loses those that end before it begins; a window's
-// pauses come before its steps.
-double seconds_in_steps(const ProbePoint& probe, std::span<const TrainPoint>& windows) {
-  const double begin = probe.time - probe.seconds;
-  while (!windows.empty() && windows.front().time <= begin) {
-    windows = windows.subspan(1);
-  }
-  double seconds = 0;
-  for (const TrainPoint& window : windows) {
-    const double from = window.time - window.step_seconds();
-    if (from >= probe.time) {
-      break;
+// In which seconds steps ran, as far as windows without a pause say: where in a window a pause was is not recorded.
+class StepSeconds {
+ public:
+  explicit StepSeconds(std::span<const TrainPoint> windows) : windows_(windows) {}
+
+  // Between two moments; they must not be before those of the last call.
+  double within(double begin, double end) {
+    double seconds = 0;
+    for (; !windows_.empty(); windows_ = windows_.subspan(1)) {
+      const TrainPoint& window = windows_.front();
+      if (!(window.validation_seconds + window.checkpoint_seconds > 0)) {
+        const double from = std::max({window.time - window.step_seconds(), begin, before_});
+        seconds += std::max(0.0, std::min(window.time, end) - from);
+      }
+      if (window.time > end) {
+        break;
+      }
+      before_ = window.time;
     }
-    seconds += std::max(0.0, std::min(window.time, probe.time) - std::max(from, begin));
+    return seconds;
   }
-  return seconds;
-}
+
+ private:
+  std::span<const TrainPoint> windows_;
+  double before_ = -std::numeric_limits<double>::infinity();  // the end of the window before the first
+};
 
 }  // namespace
 
@@ -104,14 +113,15 @@ ProbePoint probed(const RankMetrics& metrics) {
 
 ProbePoint probed_in_steps(const RankMetrics& metrics) {
   constexpr double kAll = 0.95, kFew = 0.05;  // of a stretch; of the time
-  std::span<const TrainPoint> windows = metrics.since_start();
+  StepSeconds steps(metrics.since_start());
   ProbePoint all, in_steps;
+  double before = start_of(metrics);
   for (const ProbePoint& point : metrics.probes) {
-    if (point.time >= start_of(metrics)) {
+    if (point.time >= before) {
+      const double seconds = steps.within(std::max(point.time - point.seconds, before), point.time);
       all = merged(all, point);
-      if (seconds_in_steps(point, windows) >= kAll * point.seconds) {
-        in_steps = merged(in_steps, point);
-      }
+      in_steps = seconds >= kAll * point.seconds ? merged(in_steps, point) : in_steps;
+      before = point.time;
     }
   }
   return in_steps.seconds > kFew * all.seconds ? in_steps : all;
