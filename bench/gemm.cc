@@ -112,7 +112,8 @@ void measure(Backend& backend, DType dtype, int64_t tokens, const Shape& shape, 
   const Pair pairs[] = {
       best_seconds([&] { backend.linear(y, x, w, {}); }, plain_product(y, x, false, w, true)),
       best_seconds([&] { backend.linear_backward_input(x, y, w, {}, false); }, plain_product(x, y, false, w, false)),
-      best_seconds([&] { backend.linear_backward_weight(dw, {}, y, x, true); }, plain_product(dw, y, true, x, false))};
+      best_seconds([&] { backend.linear_backward_weight(dw, {}, y, x, {}, true); },
+                   plain_product(dw, y, true, x, false))};
   fmt::print("{:<11} {:>5} x {:<5}", shape.name, shape.in, shape.out);
   for (const Pair& pair : pairs) {
     fmt::print("  {:>5.0f} ({:>5.0f})", gflop / pair.ours, gflop / pair.plain);

@@ -2,10 +2,10 @@
 //
 //   bench_train_step MODEL f32|bf16 TOKENS STEPS LENGTHS [THREADS]
 //
-// Runs whole training steps (forward, loss, backward, gradient norm, Adam; dropout 0.1) of a preset on random ids with
-// sentence lengths of WMT's shape, then every matrix product of that step alone, and prints the step's FLOP/s (real
-// tokens, counted as in the literature: 3 x forward) as a share of the products' own rate. A product's rate is the
-// better of our op and one oneDNN call that threads by itself. The lengths are written to the file LENGTHS, one
+// Runs the trainer's own steps (forward, loss, backward, gradient norm, Adam; dropout 0.1) of a preset on random ids
+// with sentence lengths of WMT's shape, then every matrix product of that step alone, and prints the step's FLOP/s
+// (real tokens, counted as in the literature: 3 x forward) as a share of the products' own rate. A product's rate is
+// the better of our op and one oneDNN call that threads by itself. The lengths are written to the file LENGTHS, one
 // "source target" a line and an empty line after each step, for bench/torch_step.py.
 #include <oneapi/dnnl/dnnl.h>
 
@@ -17,12 +17,10 @@
 #include <fstream>
 
 #include "core/philox.h"
-#include "data/batcher.h"
-#include "model/transformer.h"
+#include "data/corpus_writer.h"
 #include "observe/memory.h"
-#include "train/device_batch.h"
-#include "train/model_state.h"
-#include "train/step_flops.h"
+#include "tensor/arena.h"
+#include "train/step_bench.h"
 
 using namespace tandem;
 
@@ -43,28 +41,42 @@ std::vector<int32_t> random_ids(PhiloxStream& random, int64_t count, int64_t voc
   return ids;
 }
 
-// One step of about `tokens` tokens a side, and its lengths appended to `lengths`. A length counts its end mark.
-HostBatch random_step(PhiloxStream& random, int64_t tokens, int64_t vocabulary, std::ofstream& lengths) {
-  std::vector<std::vector<int32_t>> source, target;
-  int64_t source_tokens = 0, target_tokens = 0;
-  while (true) {
+// Pairs of at least `tokens` tokens a side in all.
+Corpus random_corpus(const std::string& path, int64_t tokens, int64_t vocabulary) {
+  PhiloxStream random(1, 1);
+  CorpusWriter writer(path, static_cast<int32_t>(vocabulary), static_cast<int32_t>(vocabulary));
+  for (int64_t source = 0, target = 0; std::min(source, target) < tokens;) {
     const int64_t s = static_cast<int64_t>(std::exp(3.2 + 0.55 * normal(random))) + 1;
     const int64_t t =
         std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(s) * std::exp(0.05 + 0.18 * normal(random))) + 1);
-    if (s > 100 || t > 100) {
-      continue;
+    if (s <= 100 && t <= 100) {
+      writer.add(random_ids(random, s, vocabulary), random_ids(random, t, vocabulary));
+      source += s + 1;
+      target += t + 1;
     }
-    if (source_tokens + s + 1 > tokens || target_tokens + t + 1 > tokens) {
-      break;
-    }
-    source_tokens += s + 1;
-    target_tokens += t + 1;
-    source.push_back(random_ids(random, s, vocabulary));
-    target.push_back(random_ids(random, t, vocabulary));
-    lengths << s + 1 << ' ' << t + 1 << '\n';
   }
-  lengths << '\n';
-  return pack(source, target);
+  writer.finish();
+  Corpus corpus = Corpus::open(path);
+  std::filesystem::remove(path);  // it stays mapped
+  return corpus;
+}
+
+// A step ends where the next pair would exceed its tokens on a side, as the batcher's do.
+void write_lengths(const std::string& path, const std::vector<std::string>& pairs, int64_t tokens) {
+  std::ofstream file(path);
+  int64_t source = 0, target = 0;
+  for (const std::string& pair : pairs) {
+    int64_t s = 0, t = 0;
+    std::sscanf(pair.c_str(), "%ld %ld", &s, &t);
+    if (std::max(source + s, target + t) > tokens) {
+      file << '\n';
+      source = target = 0;
+    }
+    source += s;
+    target += t;
+    file << pair << '\n';
+  }
+  file << '\n';
 }
 
 struct Product {
@@ -120,7 +132,7 @@ double product_seconds(Backend& backend, const ModelConfig& config, DType comput
     }
     double forward = seconds_of([&] { backend.linear(y, x, w, {}); });
     double input = seconds_of([&] { backend.linear_backward_input(x, y, w, {}, false); });
-    double weight = seconds_of([&] { backend.linear_backward_weight(dw, {}, y, x, true); });
+    double weight = seconds_of([&] { backend.linear_backward_weight(dw, {}, y, x, {}, true); });
     if (compute == DType::f32) {
       const auto gemm = [](char ta, char tb, int64_t m, int64_t n, int64_t k, const View& a, const View& b, float beta,
                            const View& c) {
@@ -148,75 +160,35 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: bench_train_step tiny|small|base|big f32|bf16 TOKENS STEPS LENGTHS [THREADS]\n");
     return 2;
   }
-  ModelConfig config = preset(argv[1]);
-  config.source_vocabulary = config.target_vocabulary = 32768;
+  TrainConfig config;
+  config.model = preset(argv[1]);
+  config.model.source_vocabulary = config.model.target_vocabulary = 32768;
+  config.model.dropout = config.model.attention_dropout = config.model.activation_dropout = 0.1F;
   const DType compute = std::string(argv[2]) == "bf16" ? DType::bf16 : DType::f32;
-  const int64_t tokens = std::atoll(argv[3]);
-  const int steps = std::atoi(argv[4]);
-  std::ofstream lengths(argv[5]);
-  const auto backend = make_cpu_backend(argc > 6 ? std::atoi(argv[6]) : 0);
-  std::printf("%s, transformer-%s, %s\n", backend->description().c_str(), argv[1], argv[2]);
-
-  Transformer model(*backend, config);
-  ModelState state(*backend, model.parameters(), compute, false);
-  initialize(state.masters(), model.parameters(), 1);
-  state.refresh_copy();
-  const size_t bytes = static_cast<size_t>(model.parameters().flat_size()) * sizeof(float);
-  const Buffer m = backend->allocate(bytes), v = backend->allocate(bytes);
-  const auto flat = [&](const Buffer& buffer) { return buffer.view(DType::f32, 1, model.parameters().flat_size()); };
-  backend->fill_zero(flat(m));
-  backend->fill_zero(flat(v));
-
-  PhiloxStream random(1, 1);
-  std::vector<HostBatch> batches;
-  for (int i = 0; i <= steps; ++i) {  // the first is for warming up
-    batches.push_back(random_step(random, tokens, config.target_vocabulary, lengths));
-  }
-  Arena arena([&](size_t size) { return backend->allocate(size); });
-  DeviceValue<StepState> step_state(*backend);
-  DeviceValue<LossTotals> totals(*backend);
-  DeviceValue<UpdateState> norm(*backend);
-  norm.set({});
-  const AdamSettings adam{.beta1 = 0.9F, .beta2 = 0.997F, .epsilon = 1e-9F};
-  double seconds = 0, flops = 0, source_tokens = 0, target_tokens = 0;
-  for (int i = 0; i <= steps; ++i) {
-    const HostBatch& host = batches[static_cast<size_t>(i)];
-    const double begin = now();
-    step_state.set({.seed = 1,
-                    .step = static_cast<uint32_t>(i),
-                    .loss_scale = 1.0F / static_cast<float>(host.labels.size()),
-                    .learning_rate = 1e-4F});
-    totals.set({});
-    arena.reset();
-    backend->fill_zero(state.gradients());
-    model.train(state.weights(), state.gradients(), upload_batch(*backend, arena, host, step_state.pointer()), 0.1F,
-                totals.pointer(), arena);
-    backend->gradient_norm(norm.pointer(), state.gradients(), {adam});
-    backend->adam(state.masters(), flat(m), flat(v), state.copy(), state.gradients(), adam, step_state.pointer(),
-                  norm.pointer());
-    const double took = now() - begin;
-    if (!std::isfinite(totals.get().nll)) {
-      std::fprintf(stderr, "the loss is not finite\n");
-      return 1;
-    }
-    if (i > 0) {
-      seconds += took;
-      TrainStep step;
-      step.rounds = {host};
-      flops += step_flops(config, step);
-      source_tokens += static_cast<double>(host.source.tokens.size());
-      target_tokens += static_cast<double>(host.target.tokens.size());
-    }
-  }
-  const double rate = flops / seconds / 1e9;
+  config.precision = compute == DType::bf16 ? Precision::bf16 : Precision::f32;
+  config.batch.tokens = std::atoll(argv[3]);
+  config.batch.max_length = config.model.max_length;
+  config.device = "cpu";
+  config.threads = argc > 6 ? std::atoi(argv[6]) : 0;
+  StepBenchOptions options;
+  options.warm_up = 1;
+  options.steps = std::atoi(argv[4]);
+  options.profile = false;
+  const Corpus corpus = random_corpus(std::string(argv[5]) + ".corpus", (options.steps + 2) * config.batch.tokens,
+                                      config.model.target_vocabulary);
+  const StepBench step = measure_step(corpus, config, options);
+  write_lengths(argv[5], step.lengths, config.batch.tokens);
+  const double rate = step.flops / step.seconds / 1e9;
+  std::printf("%s, transformer-%s, %s\n", step.device.c_str(), argv[1], argv[2]);
   std::printf(
       "step: %.1f ms, %.0f source + %.0f target tokens, %.0f target tokens/s, %.1f GFLOP/s, peak memory %.2f GB\n",
-      seconds / steps * 1e3, source_tokens / steps, target_tokens / steps, target_tokens / seconds, rate,
+      step.seconds * 1e3, step.source_tokens, step.target_tokens, step.target_tokens / step.seconds, rate,
       static_cast<double>(peak_memory()) / 1e9);
-  const auto S = static_cast<int64_t>(source_tokens / steps), T = static_cast<int64_t>(target_tokens / steps);
-  const double products_alone = product_seconds(*backend, config, compute, S, T);
+  const auto S = static_cast<int64_t>(step.source_tokens), T = static_cast<int64_t>(step.target_tokens);
+  const auto backend = make_cpu_backend(config.threads);
+  const double products_alone = product_seconds(*backend, config.model, compute, S, T);
   double product_flops = 0;
-  for (const Product& p : products(config, S, T)) {
+  for (const Product& p : products(config.model, S, T)) {
     product_flops += 6.0 * static_cast<double>(p.rows * p.in * p.out) * p.count;
   }
   const double gemm_rate = product_flops / products_alone / 1e9;

@@ -7,9 +7,9 @@
 //    are always added to.
 //  - Matrices are packed: a row is a token, sentences lie one after the other, there is no padding. Rows past the
 //    true count (a device may work on a fixed capacity) hold finite numbers and never touch a weight.
-//  - The types: activations and compute weights in the compute type C (f32, bf16; f64 in tests); parameter gradients,
-//    masters, moments, norm parameters and statistics in the master type M (f32; f64 in tests); sums of losses in f64;
-//    indices in i32.
+//  - The types: activations and compute weights in the compute type C (f32, bf16; f64 in tests); masters, moments,
+//    norm parameters and statistics in the master type M (f32; f64 in tests); parameter gradients, which are sums over
+//    rows, in G: M, or on a CPU f64; sums of losses in f64; indices in i32.
 //  - Same input, same bits: reductions run in an order that is fixed by shape, whatever the number of threads.
 //  - Shapes are checked in nn/, once; kernels contain arithmetic only.
 #pragma once
@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "backend/queue.h"
@@ -65,17 +66,21 @@ struct BackwardEpilogue {
   View saved;  // relu: x itself (after dropout), which is 0 exactly where no gradient flows; gelu, swish: its `pre`
   Dropout dropout = {};
   View gate = {};         // the forward's
-  View column_sums = {};  // M [1, in] or empty: the sums of dx over its rows, the gradient of a bias before x
+  View column_sums = {};  // G [1, in] or empty: the sums of dx over its rows, the gradient of a bias before x
   bool accumulate_sums = true;
 };
 
 // Gradients of a norm's parameters and, where not empty, of a bias that was added to the branch before it: the sums of
-// dbranch over its rows. All M [1, d].
+// dbranch over its rows. All G [1, d].
 struct NormGradients {
   View gamma, beta;
   View branch_bias = {};
   bool accumulate = true;
 };
+
+// Where the parts of a batch's rows begin, and the last one's end, from 0; in host memory. Empty: all rows are one
+// part.
+using RowParts = std::span<const int32_t>;
 
 // Sentence i owns the rows starts[i] to starts[i + 1] of its side.
 struct AttentionShape {
@@ -193,15 +198,17 @@ class Backend {
   virtual void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) = 0;
   virtual void linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
                                      bool accumulate) = 0;
-  // dw = dy' x; dbias = column sums of dy (dbias may be empty); or += . dw, dbias in M.
-  virtual void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
+  // dw = dy' x; dbias = column sums of dy (dbias may be empty); or += . dw, dbias in G. Where G is wider than C, each
+  // part's product is made in C and added in G, which does not round: the sums do not depend on which parts came in
+  // which call.
+  virtual void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x, RowParts parts,
                                       bool accumulate) = 0;
 
   // ---- embedding: x[r] = dropout(table[tokens[r]] * scale + positions[position[r]])
   // table C [V, d]; positions M [longest, d]; tokens, position i32 [1, rows].
   virtual void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
                      float scale, const Dropout& dropout) = 0;
-  // dtable[id] += scale * sum of masked dx over the id's rows, in the order given. dtable in M.
+  // dtable[id] += scale * sum of masked dx over the id's rows, in the order given. dtable in G.
   virtual void embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
                               const Dropout& dropout) = 0;
 

@@ -40,9 +40,9 @@ class ForwardingBackend : public Backend {
                              bool accumulate) override {
     inner_.linear_backward_input(dx, dy, w, epilogue, accumulate);
   }
-  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
+  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x, RowParts parts,
                               bool accumulate) override {
-    inner_.linear_backward_weight(dw, dbias, dy, x, accumulate);
+    inner_.linear_backward_weight(dw, dbias, dy, x, parts, accumulate);
   }
   void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
              float scale, const Dropout& dropout) override {

@@ -34,7 +34,7 @@ class PlanningBackend final : public Backend {
 
   void linear(const View&, const View&, const View&, const Epilogue&) override {}
   void linear_backward_input(const View&, const View&, const View&, const BackwardEpilogue&, bool) override {}
-  void linear_backward_weight(const View&, const View&, const View&, const View&, bool) override {}
+  void linear_backward_weight(const View&, const View&, const View&, const View&, RowParts, bool) override {}
   void embed(const View&, const View&, const View&, const View&, const View&, float, const Dropout&) override {}
   void embed_backward(const View&, const View&, const TokenOrder&, float, const Dropout&) override {}
   void add_rows(const View&, const View&, const View&) override {}

@@ -69,10 +69,10 @@ void ProfiledBackend::linear_backward_input(const View& dx, const View& dy, cons
 }
 
 void ProfiledBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
-                                             bool accumulate) {
+                                             RowParts parts, bool accumulate) {
   measure(fmt::format("linear_backward_weight{} {}x{}x{}", dbias.empty() ? "" : " bias", dw.rows, dw.cols, dy.rows),
           (accumulate ? 2 : 1) * bytes_of(dw) + bytes_of(dy, x), 2 * size(dw) * static_cast<double>(dy.rows),
-          [&] { inner_.linear_backward_weight(dw, dbias, dy, x, accumulate); });
+          [&] { inner_.linear_backward_weight(dw, dbias, dy, x, parts, accumulate); });
 }
 
 void ProfiledBackend::embed(const View& x, const View& tokens, const View& position, const View& table,

@@ -31,7 +31,7 @@ class ProfiledBackend final : public ForwardingBackend {
   void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override;
   void linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
                              bool accumulate) override;
-  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
+  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x, RowParts parts,
                               bool accumulate) override;
   void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
              float scale, const Dropout& dropout) override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "core/error.h"
 #include "core/philox.h"
@@ -12,6 +13,7 @@ namespace tandem {
 namespace {
 
 constexpr uint32_t kShuffle = 0x5F1E;  // PhiloxStream's purpose
+constexpr int64_t kParts = 12;         // or a multiple: 1, 2, 3, 4, 6 and 12 workers get the same number of them
 
 // Uniform in [0, bound) without bias, from one random word and mostly without a division (Lemire, "Fast random integer
 // generation in an interval", 2019): a permutation of millions draws millions.
@@ -176,13 +178,13 @@ std::vector<Batcher::Planned> Batcher::plan() {
   return planned;
 }
 
-bool Batcher::fits(const HostBatch& round, const Planned& pair) const {
-  const auto room = [](int64_t limit, size_t used, int64_t more) {
-    return limit == 0 || static_cast<int64_t>(used) + more <= limit;
+bool Batcher::fits(const HostBatch& round, const Planned& more, int64_t pairs) const {
+  const auto room = [](int64_t limit, size_t used, int64_t wanted) {
+    return limit == 0 || static_cast<int64_t>(used) + wanted <= limit;
   };
-  return room(config_.round.source, round.source.tokens.size(), pair.source) &&
-         room(config_.round.target, round.target.tokens.size(), pair.target) &&
-         room(config_.round.pairs, round.pairs.size(), 1);
+  return room(config_.round.source, round.source.tokens.size(), more.source) &&
+         room(config_.round.target, round.target.tokens.size(), more.target) &&
+         room(config_.round.pairs, round.pairs.size(), pairs);
 }
 
 void Batcher::add(HostBatch& round, int32_t pair) const {
@@ -191,38 +193,81 @@ void Batcher::add(HostBatch& round, int32_t pair) const {
   round.pairs.push_back(pair);
 }
 
+int64_t Batcher::parts_of(int64_t tokens) const {
+  if (config_.part_tokens == 0) {
+    return workers_;
+  }
+  const int64_t parts = kParts * std::max<int64_t>(1, tokens / (kParts * config_.part_tokens));
+  // Other numbers of workers would have uneven shares of few parts: for them a step is cut differently.
+  const bool even = parts % workers_ == 0 || parts >= 8 * workers_;
+  return even ? parts : (parts + workers_ - 1) / workers_ * workers_;
+}
+
+// This worker's parts are the pairs from each cut to the next.
+void Batcher::add_rounds(TrainStep& step, const std::vector<Planned>& planned, const std::vector<size_t>& cuts) const {
+  const auto tokens_of = [&](size_t begin, size_t end) {
+    return std::accumulate(planned.begin() + static_cast<std::ptrdiff_t>(begin),
+                           planned.begin() + static_cast<std::ptrdiff_t>(end), Planned{-1, 0, 0});
+  };
+  const auto note_part = [&](HostBatch& round) {
+    for (HostSide* side : {&round.source, &round.target}) {
+      side->parts.push_back(static_cast<int32_t>(side->tokens.size()));
+    }
+  };
+  Planned before = tokens_of(0, cuts.front());
+  for (size_t part = 0; part + 1 < cuts.size(); ++part) {
+    const size_t begin = cuts[part], end = cuts[part + 1];
+    for (size_t i = begin; i < end; ++i) {
+      const bool first = i == begin;
+      const Planned more = first ? tokens_of(begin, end) : planned[i];
+      const bool same_round =
+          !step.rounds.empty() && fits(step.rounds.back(), more, first ? static_cast<int64_t>(end - begin) : 1);
+      if (!same_round) {
+        step.rounds.push_back({empty_side(), empty_side(), {}, {}});
+        step.rounds.back().source.first = static_cast<uint32_t>(before.source);
+        step.rounds.back().target.first = static_cast<uint32_t>(before.target);
+      }
+      if (config_.part_tokens > 0 && (first || !same_round)) {
+        note_part(step.rounds.back());
+      }
+      add(step.rounds.back(), planned[i].pair);
+      before = before + planned[i];
+    }
+  }
+  for (HostBatch& round : step.rounds) {
+    if (config_.part_tokens > 0) {
+      note_part(round);
+    }
+  }
+}
+
 TrainStep Batcher::next() {
   const std::vector<Planned> planned = plan();
   std::vector<int64_t> sums{0};
   for (const Planned& pair : planned) {
     sums.push_back(sums.back() + pair.source + pair.target);
   }
-  const size_t begin = cut_at(sums, worker_, workers_);
-  const size_t end = cut_at(sums, worker_ + 1, workers_);
+  const int64_t parts = parts_of(sums.back());
+  std::vector<size_t> cuts;
+  for (int64_t part = parts * worker_ / workers_; part <= parts * (worker_ + 1) / workers_; ++part) {
+    cuts.push_back(cut_at(sums, part, parts));
+  }
 
   TrainStep step;
   step.pairs = static_cast<int64_t>(planned.size());
   step.after = cursor_;
   step.epochs_done =
       static_cast<double>(cursor_.epoch) + static_cast<double>(cursor_.index) / static_cast<double>(usable_pairs());
-  for (size_t i = 0; i < planned.size(); ++i) {
-    const Planned& pair = planned[i];
-    if (i >= begin && i < end) {
-      if (i == begin || !fits(step.rounds.back(), pair)) {
-        step.rounds.push_back({empty_side(), empty_side(), {}, {}});
-        step.rounds.back().source.first = static_cast<uint32_t>(step.source_tokens);
-        step.rounds.back().target.first = static_cast<uint32_t>(step.target_tokens);
-      }
-      add(step.rounds.back(), pair.pair);
-    }
+  for (const Planned& pair : planned) {
     step.source_tokens += pair.source;
     step.target_tokens += pair.target;
   }
+  add_rounds(step, planned, cuts);
   for (HostBatch& round : step.rounds) {
     sort_by_token(round.source);
     sort_by_token(round.target);
   }
-  if (workers_ > 1) {
+  if (workers_ > 1 || config_.part_tokens > 0) {
     number_rows(step, planned);
   }
   return step;

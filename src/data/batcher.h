@@ -2,8 +2,12 @@
 //
 // An epoch is a permutation seeded by (seed, epoch). A step is the next pairs while both sides stay within the global
 // token budget (or up to a number of pairs), across an epoch's end if need be. A step's pairs do not depend on the
-// number of workers or rounds: worker w of W gets a contiguous part of them, cut again into rounds that fit the
-// micro-batch capacity. Resume is a cursor.
+// number of workers or rounds: worker w of W gets consecutive ones, cut again into rounds that fit the micro-batch
+// capacity. Resume is a cursor.
+//
+// A step may also be cut into parts that do not depend on the number of workers either. Workers, and rounds where they
+// hold at least one, take whole parts; so sums that are made part by part are made of the same numbers by any number of
+// workers.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +31,7 @@ struct BatchConfig {
   int64_t max_length = 256;  // pairs with a side longer than this (end mark counted) are left out and counted
   uint64_t seed = 1;
   RoundCapacity round = {};  // by default the whole step is one round
+  int64_t part_tokens = 0;   // > 0: a step is cut into parts of about this many tokens of both sides, but at least 12
 };
 
 // Position in the stream: the next pair is permutation(epoch)[index].
@@ -41,7 +46,8 @@ struct HostSide {
   std::vector<int32_t> position, starts;
   int64_t longest = 0;
   std::vector<int32_t> order_rows, order_ids, order_starts;
-  uint32_t first = 0;  // index of the first token in the step's global batch on this side
+  std::vector<int32_t> parts;  // backend/backend.h's RowParts; empty without parts
+  uint32_t first = 0;          // index of the first token in the step's global batch on this side
 };
 
 struct HostBatch {
@@ -52,8 +58,8 @@ struct HostBatch {
 
 struct TrainStep {
   std::vector<HostBatch> rounds;  // this worker's part
-  // With several workers, the distinct ids of each side's tokens in the whole step, rising; the rounds' order_ids are
-  // then places in these, so that what is added up over the workers is one row for each id that occurs.
+  // With several workers or with parts, the distinct ids of each side's tokens in the whole step, rising; the rounds'
+  // order_ids are then places in these, so that what is added up over the workers is one row for each id that occurs.
   std::vector<int32_t> source_ids, target_ids;
   // Of the whole step, over all workers.
   int64_t pairs = 0;
@@ -75,18 +81,22 @@ class Batcher {
   int64_t too_long() const { return too_long_; }
 
  private:
-  // A pair of the step and its tokens, end mark counted.
+  // A pair of the step and its tokens, end mark counted; or the tokens of several.
   struct Planned {
     int32_t pair;
     int32_t source;
     int32_t target;
+
+    Planned operator+(const Planned& more) const { return {-1, source + more.source, target + more.target}; }
   };
 
   void check_lengths() const;
   std::vector<Planned> plan();  // the next step's pairs; moves the cursor
   void permute(int64_t epoch);
   Planned at(int64_t index) const;
-  bool fits(const HostBatch& round, const Planned& pair) const;
+  int64_t parts_of(int64_t tokens) const;  // of a step
+  bool fits(const HostBatch& round, const Planned& more, int64_t pairs = 1) const;
+  void add_rounds(TrainStep& step, const std::vector<Planned>& planned, const std::vector<size_t>& cuts) const;
   void add(HostBatch& round, int32_t pair) const;
   void number_rows(TrainStep& step, const std::vector<Planned>& planned) const;
 

@@ -67,6 +67,9 @@ class Communicator {
 
   // Every element becomes the sum over the ranks.
   virtual Handle start_all_reduce(const View& buffer) = 0;
+  // sums (f32) = the sums over the ranks of values (f64), each rounded once; values become undefined. For gradients in
+  // host memory.
+  virtual Handle start_rounded_all_reduce(const View& sums, const View& values);
   // The elements of this rank's shard (shard.h) become the sum over the ranks; the others stay.
   virtual Handle start_reduce_scatter(const View& buffer) = 0;
   // Every rank's shard becomes what that rank holds there.
@@ -105,6 +108,9 @@ class Communicator {
   Traffic planned_all_reduce(int64_t count, DType type) const {
     return planned_reduce_scatter(count, type) + planned_all_gather(count, type);
   }
+  Traffic planned_rounded_all_reduce(int64_t count) const {
+    return planned_reduce_scatter(count, DType::f64) + planned_all_gather(count, DType::f32);
+  }
 
   // Which shard of a buffer is this rank's.
   virtual int shard_number() const { return rank(); }
@@ -116,5 +122,7 @@ std::unique_ptr<Communicator> make_single_communicator();
 
 // Throws unless the ranks can work on this buffer.
 void require_communicable(const View& buffer);
+// The same for start_rounded_all_reduce().
+void require_communicable(const View& sums, const View& values);
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <gloo/rendezvous/hash_store.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -20,10 +21,11 @@
 namespace tandem {
 namespace {
 
-enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, barrier };
+enum class Kind : uint8_t { all_reduce, rounded_all_reduce, reduce_scatter, all_gather, broadcast, barrier };
 
 const char* name_of(Kind kind) {
-  constexpr const char* kNames[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast", "barrier"};
+  constexpr const char* kNames[] = {"all-reduce", "rounded all-reduce", "reduce-scatter",
+                                    "all-gather", "broadcast",          "barrier"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -41,6 +43,12 @@ bool share_memory(const View& a, const View& b) {
   const auto begin = [](const View& view) { return reinterpret_cast<uintptr_t>(view.data); };
   const auto end = [&](const View& view) { return begin(view) + view.size() * size_of(view.dtype); };
   return begin(a) < end(b) && begin(b) < end(a);
+}
+
+bool share_memory(const std::array<View, 2>& a, const std::array<View, 2>& b) {
+  return std::any_of(a.begin(), a.end(), [&b](const View& one) {
+    return std::any_of(b.begin(), b.end(), [&one](const View& other) { return share_memory(one, other); });
+  });
 }
 
 constexpr ptrdiff_t kAhead = 2;  // calls that have begun while an earlier one is not done
@@ -68,7 +76,7 @@ class GlooBroadcast final : public GlooCall {
 class GlooBarrier final : public GlooCall {
  public:
   GlooBarrier(const GlooPeers& peers, GlooStaging& staging, uint64_t slot, uint64_t second_slot)
-      : sum_(peers, staging, host_view(&nothing_, 1, 1), true, slot, second_slot) {}
+      : sum_(peers, staging, host_view(&nothing_, 1, 1), host_view(&nothing_, 1, 1), slot, second_slot) {}
   void finish(const std::function<void()>& meanwhile) override {
     sum_.begin();
     sum_.finish(meanwhile);
@@ -98,13 +106,21 @@ class GlooCommunicator final : public Communicator {
 
   Handle start_all_reduce(const View& buffer) override {
     return start(Kind::all_reduce, buffer, 0, [&](uint64_t slot, uint64_t second) {
-      return std::make_unique<GlooSum>(peers(), staging_, buffer, true, slot, second);
+      return std::make_unique<GlooSum>(peers(), staging_, buffer, buffer, slot, second);
     });
+  }
+
+  Handle start_rounded_all_reduce(const View& sums, const View& values) override {
+    require_communicable(sums, values);
+    const auto make = [&](uint64_t slot, uint64_t second) {
+      return std::make_unique<GlooSum>(peers(), staging_, sums, values, slot, second);
+    };
+    return start(Kind::rounded_all_reduce, values, 0, make, sums);
   }
 
   Handle start_reduce_scatter(const View& buffer) override {
     return start(Kind::reduce_scatter, buffer, 0, [&](uint64_t slot, uint64_t second) {
-      return std::make_unique<GlooSum>(peers(), staging_, buffer, false, slot, second);
+      return std::make_unique<GlooSum>(peers(), staging_, View{}, buffer, slot, second);
     });
   }
 
@@ -137,7 +153,7 @@ class GlooCommunicator final : public Communicator {
 
  private:
   struct Call {
-    View buffer;
+    std::array<View, 2> memory;  // that it works on
     std::unique_ptr<GlooCall> work;
     bool begun = false;
     void begin() {
@@ -149,13 +165,14 @@ class GlooCommunicator final : public Communicator {
 
   GlooPeers peers() const { return {*mesh_, rank_, size_}; }
 
-  // make(slot, second slot). A slot is 24 bits of number, 16 of tag, 24 for the piece; number 0 is the mesh's own.
+  // make(slot, second slot). also: other memory that the call works on. A slot is 24 bits of number, 16 of tag, 24 for
+  // the piece; number 0 is the mesh's own.
   template <class Make>
-  Handle start(Kind kind, const View& buffer, int root, const Make& make) {
+  Handle start(Kind kind, const View& buffer, int root, const Make& make, const View& also = {}) {
     require_communicable(buffer);
     const uint64_t tag = tag_of(kind, buffer, root) << 24;
     const uint64_t number = 2 * (calls_++ % ((uint64_t{1} << 23) - 1)) + 1;
-    auto call = std::make_shared<Call>(Call{buffer, make(number << 40 | tag, (number + 1) << 40 | tag)});
+    auto call = std::make_shared<Call>(Call{{buffer, also}, make(number << 40 | tag, (number + 1) << 40 | tag)});
     {
       const std::lock_guard lock(mutex_);
       waiting_.push_back(std::move(call));
@@ -189,8 +206,8 @@ class GlooCommunicator final : public Communicator {
       next.assign(waiting_.begin(), waiting_.begin() + std::min<ptrdiff_t>(kAhead, std::ssize(waiting_)));
     }
     for (auto call = next.begin(); call != next.end(); ++call) {
-      const auto shared = [&](const auto& earlier) { return share_memory(earlier->buffer, (*call)->buffer); };
-      if (share_memory(first.buffer, (*call)->buffer) || std::any_of(next.begin(), call, shared)) {
+      const auto shared = [&](const auto& earlier) { return share_memory(earlier->memory, (*call)->memory); };
+      if (share_memory(first.memory, (*call)->memory) || std::any_of(next.begin(), call, shared)) {
         return;
       }
       (*call)->begin();

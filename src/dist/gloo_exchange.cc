@@ -5,9 +5,7 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kPieceBytes = 1 << 18;
-
-int64_t piece_length(DType type) { return kPieceBytes / static_cast<int64_t>(size_of(type)); }
+constexpr int64_t kPiece = 1 << 16;  // elements
 
 std::unique_ptr<GlooChannel> channel_of(GlooMesh& mesh, const View& buffer, int peer) {
   return std::make_unique<GlooChannel>(mesh, peer, buffer.data, buffer.size() * size_of(buffer.dtype));
@@ -15,19 +13,17 @@ std::unique_ptr<GlooChannel> channel_of(GlooMesh& mesh, const View& buffer, int 
 
 }  // namespace
 
-int64_t pieces_of(const Shard& shard, DType type) {
-  return (shard.count + piece_length(type) - 1) / piece_length(type);
-}
+int64_t pieces_of(const Shard& shard) { return (shard.count + kPiece - 1) / kPiece; }
 
 Piece piece_of(const Shard& shard, DType type, int64_t index) {
-  const int64_t begin = index * piece_length(type);
-  const int64_t count = std::min(piece_length(type), shard.count - begin);
+  const int64_t begin = index * kPiece;
+  const int64_t count = std::min(kPiece, shard.count - begin);
   return {(shard.begin + begin) * size_of(type), count * size_of(type)};
 }
 
 Transfer start_send(GlooMesh& mesh, const View& buffer, int peer, Shard shard, uint64_t slot) {
   auto channel = channel_of(mesh, buffer, peer);
-  for (int64_t i = 0; i < pieces_of(shard, buffer.dtype); ++i) {
+  for (int64_t i = 0; i < pieces_of(shard); ++i) {
     const Piece piece = piece_of(shard, buffer.dtype, i);
     channel->send(slot + i, piece.offset, piece.bytes);
   }
@@ -36,7 +32,7 @@ Transfer start_send(GlooMesh& mesh, const View& buffer, int peer, Shard shard, u
 
 Transfer start_receive(GlooMesh& mesh, const View& buffer, int peer, Shard shard, uint64_t slot) {
   auto channel = channel_of(mesh, buffer, peer);
-  for (int64_t i = 0; i < pieces_of(shard, buffer.dtype); ++i) {
+  for (int64_t i = 0; i < pieces_of(shard); ++i) {
     const Piece piece = piece_of(shard, buffer.dtype, i);
     channel->receive(slot + i, piece.offset, piece.bytes);
   }
@@ -45,7 +41,7 @@ Transfer start_receive(GlooMesh& mesh, const View& buffer, int peer, Shard shard
 
 void finish_sends(const std::vector<Transfer>& sends, DType type) {
   for (const Transfer& send : sends) {
-    for (int64_t i = 0; i < pieces_of(send.shard, type); ++i) {
+    for (int64_t i = 0; i < pieces_of(send.shard); ++i) {
       send.channel->wait_sent(piece_of(send.shard, type, i).bytes);
     }
   }
@@ -54,7 +50,7 @@ void finish_sends(const std::vector<Transfer>& sends, DType type) {
 void finish_receives(const std::vector<Transfer>& receives, DType type, bool relayed,
                      const std::function<void()>& meanwhile) {
   for (const Transfer& receive : receives) {
-    for (int64_t i = 0; i < pieces_of(receive.shard, type); ++i) {
+    for (int64_t i = 0; i < pieces_of(receive.shard); ++i) {
       receive.channel->wait_received(piece_of(receive.shard, type, i).bytes, relayed);
       meanwhile();
     }

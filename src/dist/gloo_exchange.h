@@ -1,8 +1,8 @@
 // The patterns of messages that collectives over a mesh are made of. All functions run on the mesh's thread.
 //
-// Everything goes straight between the two ranks concerned, in pieces of 256 KiB, so that sending, receiving and
-// adding go on side by side, memory stays bounded, and a timeout is the time without a piece. Each rank begins with the
-// next rank up and sends to all; so at no time do all ranks begin with the same one.
+// Everything goes straight between the two ranks concerned, in pieces of 65,536 elements, so that sending, receiving
+// and adding go on side by side, memory stays bounded, and a timeout is the time without a piece. Each rank begins with
+// the next rank up and sends to all; so at no time do all ranks begin with the same one.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Piece {
   size_t offset = 0;
   size_t bytes = 0;
 };
-int64_t pieces_of(const Shard& shard, DType type);
+int64_t pieces_of(const Shard& shard);
 Piece piece_of(const Shard& shard, DType type, int64_t index);
 
 // A shard on its way to or from a peer. A message's slot is the transfer's plus the number of its piece.

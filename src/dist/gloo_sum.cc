@@ -12,19 +12,19 @@ constexpr int64_t kWindow = 12;  // pieces of one peer that are received ahead o
 
 }  // namespace
 
-GlooSum::GlooSum(const GlooPeers& peers, GlooStaging& staging, const View& buffer, bool everywhere, uint64_t slot,
+GlooSum::GlooSum(const GlooPeers& peers, GlooStaging& staging, const View& sums, const View& values, uint64_t slot,
                  uint64_t sum_slot)
     : peers_(peers),
       free_staging_(staging),
-      buffer_(buffer),
-      everywhere_(everywhere),
+      sums_(sums),
+      values_(values),
       slot_(slot),
       sum_slot_(sum_slot),
-      own_(shard_of(buffer.size(), peers.size, peers.rank)),
-      pieces_(pieces_of(own_, buffer.dtype)) {}
+      own_(shard_of(values.size(), peers.size, peers.rank)),
+      pieces_(pieces_of(own_)) {}
 
 GlooSum::~GlooSum() {
-  values_.clear();  // nothing arrives in the staging after this
+  arrivals_.clear();  // nothing arrives in the staging after this
   if (!staging_.empty()) {
     free_staging_.push_back(std::move(staging_));
   }
@@ -37,18 +37,17 @@ void GlooSum::begin() {
       receive_from_all(i);
     }
   }
-  for (int distance = 1; distance < peers_.size && everywhere_; ++distance) {
-    // Into the place of what is sent for it: a peer has no sum before it has all of that.
+  for (int distance = 1; distance < peers_.size && !sums_.empty(); ++distance) {
+    // Perhaps into the place of what is sent for it: a peer has no sum before it has all of that.
     const int peer = peers_.below(distance);
-    receives_.push_back(
-        start_receive(peers_.mesh, buffer_, peer, shard_of(buffer_.size(), peers_.size, peer), sum_slot_));
+    receives_.push_back(start_receive(peers_.mesh, sums_, peer, shard_of(sums_.size(), peers_.size, peer), sum_slot_));
   }
   for (int distance = 1; distance < peers_.size; ++distance) {
     const int peer = peers_.above(distance);
-    sends_.push_back(start_send(peers_.mesh, buffer_, peer, shard_of(buffer_.size(), peers_.size, peer), slot_));
-    if (everywhere_) {
-      sums_.push_back(start_send(peers_.mesh, buffer_, peer, {own_.begin, 0}, sum_slot_));
-      sums_.back().shard = own_;
+    sends_.push_back(start_send(peers_.mesh, values_, peer, shard_of(values_.size(), peers_.size, peer), slot_));
+    if (!sums_.empty()) {
+      sum_sends_.push_back(start_send(peers_.mesh, sums_, peer, {own_.begin, 0}, sum_slot_));
+      sum_sends_.back().shard = own_;
     }
   }
 }
@@ -58,40 +57,52 @@ void GlooSum::take_staging() {
     staging_ = std::move(free_staging_.back());
     free_staging_.pop_back();
   }
-  stride_ = piece_of(own_, buffer_.dtype, 0).bytes;  // the largest
+  stride_ = piece_of(own_, values_.dtype, 0).bytes;  // the largest
   ring_ = stride_ * std::min(kWindow, pieces_);
   staging_.resize(std::max(staging_.size(), ring_ * peers_.size));
-  values_.resize(peers_.size);
+  arrivals_.resize(peers_.size);
   for (int distance = 1; distance < peers_.size; ++distance) {
     const int peer = peers_.below(distance);
-    values_[peer] = std::make_unique<GlooChannel>(peers_.mesh, peer, staging_.data() + ring_ * peer, ring_);
+    arrivals_[peer] = std::make_unique<GlooChannel>(peers_.mesh, peer, staging_.data() + ring_ * peer, ring_);
   }
 }
 
 void GlooSum::receive_from_all(int64_t piece) {
   for (int distance = 1; distance < peers_.size && piece < pieces_; ++distance) {
-    values_[peers_.below(distance)]->receive(slot_ + piece, piece % kWindow * stride_,
-                                             piece_of(own_, buffer_.dtype, piece).bytes);
+    arrivals_[peers_.below(distance)]->receive(slot_ + piece, piece % kWindow * stride_,
+                                               piece_of(own_, values_.dtype, piece).bytes);
   }
 }
 
 // A piece that all have sent is added to our own, in the order of ranks, while the next ones arrive; its sum is on its
 // way to the peers while the next piece is added up.
 void GlooSum::add_up(int64_t piece) {
-  const auto [offset, bytes] = piece_of(own_, buffer_.dtype, piece);
-  void* const sum = static_cast<std::byte*>(buffer_.data) + offset;
+  const auto [offset, bytes] = piece_of(own_, values_.dtype, piece);
+  std::byte* const values = static_cast<std::byte*>(values_.data) + offset;
   std::vector<const void*> parts(peers_.size);
   for (int peer = 0; peer < peers_.size; ++peer) {
-    parts[peer] = peer == peers_.rank ? sum : staging_.data() + ring_ * peer + piece % kWindow * stride_;
+    parts[peer] = peer == peers_.rank ? values : staging_.data() + ring_ * peer + piece % kWindow * stride_;
     if (peer != peers_.rank) {
-      values_[peer]->wait_received(bytes);
+      arrivals_[peer]->wait_received(bytes);
     }
   }
-  sum_in_order(sum, parts, static_cast<int64_t>(bytes / size_of(buffer_.dtype)), buffer_.dtype);
-  for (const Transfer& transfer : sums_) {
-    transfer.channel->send(sum_slot_ + piece, offset, bytes);
+  sum_in_order(values, parts, static_cast<int64_t>(bytes / size_of(values_.dtype)), values_.dtype);
+  if (!sums_.empty()) {
+    send_sums(piece);
   }
   receive_from_all(piece + kWindow);
+}
+
+void GlooSum::send_sums(int64_t piece) {
+  const auto [offset, bytes] = piece_of(own_, sums_.dtype, piece);
+  if (sums_.data != values_.data) {
+    const auto first = static_cast<int64_t>(offset / size_of(sums_.dtype));
+    const auto count = static_cast<int64_t>(bytes / size_of(sums_.dtype));
+    std::copy_n(values_.host<double>() + first, count, sums_.host<float>() + first);
+  }
+  for (const Transfer& transfer : sum_sends_) {
+    transfer.channel->send(sum_slot_ + piece, offset, bytes);
+  }
 }
 
 void GlooSum::finish(const std::function<void()>& meanwhile) {
@@ -99,9 +110,9 @@ void GlooSum::finish(const std::function<void()>& meanwhile) {
     add_up(i);
     meanwhile();
   }
-  finish_receives(receives_, buffer_.dtype, true, meanwhile);
-  finish_sends(sends_, buffer_.dtype);
-  finish_sends(sums_, buffer_.dtype);
+  finish_receives(receives_, sums_.dtype, true, meanwhile);
+  finish_sends(sends_, values_.dtype);
+  finish_sends(sum_sends_, sums_.dtype);
 }
 
 }  // namespace tandem

@@ -14,9 +14,10 @@ using GlooStaging = std::vector<std::vector<std::byte>>;
 
 class GlooSum final : public GlooCall {
  public:
-  // everywhere: every rank gets all sums (all-reduce), not only its own shard's (reduce-scatter). The sums travel in
-  // the slots from `sum_slot`, the values in those from `slot`.
-  GlooSum(const GlooPeers& peers, GlooStaging& staging, const View& buffer, bool everywhere, uint64_t slot,
+  // sums: where every rank gets all of them (all-reduce): in place of the values, or elsewhere in f32; empty: each rank
+  // gets its own shard's in place (reduce-scatter). The sums travel in the slots from `sum_slot`, the values in those
+  // from `slot`.
+  GlooSum(const GlooPeers& peers, GlooStaging& staging, const View& sums, const View& values, uint64_t slot,
           uint64_t sum_slot);
   ~GlooSum() override;
   GlooSum(const GlooSum&) = delete;
@@ -29,21 +30,21 @@ class GlooSum final : public GlooCall {
   void take_staging();
   void receive_from_all(int64_t piece);
   void add_up(int64_t piece);
+  void send_sums(int64_t piece);
 
   const GlooPeers peers_;
   GlooStaging& free_staging_;
-  const View buffer_;
-  const bool everywhere_;
+  const View sums_, values_;
   const uint64_t slot_, sum_slot_;
   const Shard own_;
   const int64_t pieces_;  // of this rank's shard
 
-  std::vector<std::byte> staging_;                    // a ring of pieces for each peer
-  size_t stride_ = 0, ring_ = 0;                      // bytes of a piece and of a ring
-  std::vector<Transfer> sends_;                       // values to peers
-  std::vector<std::unique_ptr<GlooChannel>> values_;  // from peers, by rank
-  std::vector<Transfer> sums_;                        // of this rank's shard, to peers
-  std::vector<Transfer> receives_;                    // sums from peers
+  std::vector<std::byte> staging_;                      // a ring of pieces for each peer
+  size_t stride_ = 0, ring_ = 0;                        // bytes of a piece and of a ring
+  std::vector<Transfer> sends_;                         // values to peers
+  std::vector<std::unique_ptr<GlooChannel>> arrivals_;  // values from peers, by rank
+  std::vector<Transfer> sum_sends_;                     // of this rank's shard, to peers
+  std::vector<Transfer> receives_;                      // sums from peers
 };
 
 }  // namespace tandem

@@ -13,6 +13,9 @@ class GuardedCommunicator final : public Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   Handle start_all_reduce(const View& buffer) override { return guard(inner_->start_all_reduce(buffer)); }
+  Handle start_rounded_all_reduce(const View& sums, const View& values) override {
+    return guard(inner_->start_rounded_all_reduce(sums, values));
+  }
   Handle start_reduce_scatter(const View& buffer) override { return guard(inner_->start_reduce_scatter(buffer)); }
   Handle start_all_gather(const View& buffer) override { return guard(inner_->start_all_gather(buffer)); }
   Handle start_broadcast(const View& buffer, int root) override { return guard(inner_->start_broadcast(buffer, root)); }

@@ -24,6 +24,14 @@ class HierarchicalCommunicator final : public Communicator {
       inside_.all_gather(buffer);
     }));
   }
+  Handle start_rounded_all_reduce(const View& sums, const View& values) override {
+    require_communicable(sums, values);
+    return Handle(queue_.add([this, sums, values] {
+      inside_.reduce_scatter(values);
+      between_.start_rounded_all_reduce(own_part(sums), own_part(values)).wait();
+      inside_.all_gather(sums);
+    }));
+  }
   Handle start_reduce_scatter(const View& buffer) override {
     require_equal_shards(buffer);
     return Handle(queue_.add([this, buffer] {

@@ -10,7 +10,8 @@ struct PackedSide {
   View position;  // i32 [1, rows]: place in the sentence, from 0
   View starts;    // i32 [1, sentences + 1]
   int64_t longest = 0;
-  TokenOrder order;  // for the embedding's gradient; empty in evaluation
+  TokenOrder order;     // for the embedding's gradient; empty in evaluation
+  RowParts parts = {};  // for the gradients of matrices
 
   int64_t rows() const { return tokens.cols; }
 };

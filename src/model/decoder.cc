@@ -48,7 +48,7 @@ View Decoder::memory(const Context& context, const View& output) const {
 
 void Decoder::memory_backward(const Context& context, const View& doutput, const View& dmemory,
                               const View& output) const {
-  memory_.backward_weight(context, dmemory, output);
+  memory_.backward_weight(context, dmemory, output, Side::source);
   context.note_complete_from(memory_.weight);
   memory_.backward_input(context, doutput, dmemory);
 }

@@ -12,11 +12,11 @@ namespace tandem {
 struct Gradients {
   Gradients(const View& all) : flat(all) {}  // NOLINT(google-explicit-constructor): most callers have only this
 
-  View flat;               // M [1, flat]
+  View flat;               // G [1, flat]
   bool accumulate = true;  // false: what it holds is overwritten
 
   // The rest is for several ranks. An embedding's table is looked up last in the backward pass, but its rows are few:
-  // where these are given, M [n, D], the looked-up rows' gradients are added here and not to the table, and the batch's
+  // where these are given, G [n, D], the looked-up rows' gradients are added here and not to the table, and the batch's
   // token orders count these rows. The output projection's part of a shared table is then complete early.
   View source_rows = {};
   View target_rows = {};

@@ -99,6 +99,8 @@ void Transformer::train(const Weights& weights, const Gradients& gradients, cons
   context.accumulate = gradients.accumulate;
   context.state = batch.state;
   context.training = true;
+  context.source_parts = batch.source.parts;
+  context.target_parts = batch.target.parts;
   if (gradients.complete) {
     context.complete_from = [&, end = layout_.flat_size()](ParameterLayout::Id first) mutable {
       const int64_t begin = layout_[first].offset;

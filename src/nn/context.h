@@ -1,7 +1,7 @@
 // What every layer needs for one pass over one micro-batch: where to compute, where to keep results, and the weights.
 //
 // Letters in nn and model: S source rows (tokens), T target rows, R rows of either, D width, H heads, F feed-forward,
-// V vocabulary, L layers. C is the compute type, M the master type (see backend/backend.h).
+// V vocabulary, L layers. C is the compute type, M the master type, G that of gradients (see backend/backend.h).
 //
 // A layer is a small value: the ids of its parameters and its sizes. `forward` writes its output and returns what
 // `backward` needs; those views lie in the arena and live until it is reset. `backward` adds to the gradients of
@@ -28,10 +28,12 @@ struct Context {
   Arena& arena;
   const ParameterLayout& layout;
   Weights weights;
-  View gradients = {};               // M [1, flat]; empty where there is no backward pass
+  View gradients = {};               // G [1, flat]; empty where there is no backward pass
   bool accumulate = true;            // false: what the gradients hold is overwritten, not added to
   const StepState* state = nullptr;  // in the backend's memory; needed in training
   bool training = false;             // dropout is on and what the backward pass needs is kept
+  RowParts source_parts = {};        // of the batch's rows
+  RowParts target_parts = {};
   // Told in a backward pass: the gradients of this parameter and of all after it are complete. May be empty.
   std::function<void(ParameterLayout::Id first)> complete_from = {};
 
@@ -47,6 +49,8 @@ struct Context {
   View compute(ParameterLayout::Id id) const { return layout.in(weights.compute, id); }
   View master(ParameterLayout::Id id) const { return layout.in(weights.masters, id); }
   View gradient(ParameterLayout::Id id) const { return layout.in(gradients, id); }
+
+  RowParts parts(Side side) const { return side == Side::source ? source_parts : target_parts; }
 
   Dropout dropout(float rate, uint32_t place, Side side) const {
     return training ? Dropout{rate, place, side, state} : Dropout{};

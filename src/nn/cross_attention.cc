@@ -36,11 +36,11 @@ void CrossAttention::backward(const Context& context, const Saved& saved, const 
   const Scratch scratch(context.arena);
   const View dmixed = context.take(dbranch.rows, width);
   const View dq = context.take(dbranch.rows, width);
-  out.backward_weight(context, dbranch, saved.mixed);
+  out.backward_weight(context, dbranch, saved.mixed, saved.shape.dropout.side);
   out.backward_input(context, dmixed, dbranch);
   context.backend.attention_backward(dq, dk, dv, dmixed, saved.mixed, saved.log_sums, saved.q, saved.k, saved.v,
                                      saved.shape);
-  q.backward_weight(context, dq, saved.input);
+  q.backward_weight(context, dq, saved.input, saved.shape.dropout.side);
   q.backward_input(context, dinput, dq, {}, accumulate);
 }
 

@@ -34,7 +34,7 @@ void FeedForward::backward(const Context& context, const Saved& saved, const Vie
                            bool accumulate) const {
   const Scratch scratch(context.arena);
   const View dhidden = context.take(dbranch.rows, hidden);
-  out.backward_weight(context, dbranch, saved.hidden);
+  out.backward_weight(context, dbranch, saved.hidden, saved.dropout.side);
   out.backward_input(context, dhidden, dbranch,
                      {.activation = activation,
                       .saved = saved.pre.empty() ? saved.hidden : saved.pre,
@@ -42,7 +42,7 @@ void FeedForward::backward(const Context& context, const Saved& saved, const Vie
                       .gate = saved.gate,
                       .column_sums = in.bias_gradient(context),
                       .accumulate_sums = context.accumulate});
-  in.backward_weight(context, dhidden, saved.input, false);
+  in.backward_weight(context, dhidden, saved.input, saved.dropout.side, false);
   in.backward_input(context, dinput, dhidden, {}, accumulate);
 }
 

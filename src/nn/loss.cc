@@ -1,10 +1,33 @@
 #include "nn/loss.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace tandem {
 
 namespace {
+
+// The end of the chunk of at most `most` rows that begins at `first`: where a part ends, if one does.
+int64_t chunk_end(int64_t first, int64_t most, int64_t rows, RowParts parts) {
+  const int64_t limit = std::min(first + most, rows);
+  const auto after = std::upper_bound(parts.begin(), parts.end(), limit);
+  return after != parts.begin() && *(after - 1) > first ? *(after - 1) : limit;
+}
+
+// The parts of the rows [first, end), counted from `first`.
+std::vector<int32_t> parts_inside(RowParts parts, int64_t first, int64_t end) {
+  std::vector<int32_t> inside;
+  if (!parts.empty()) {
+    inside.push_back(0);
+    for (const int32_t start : parts) {
+      if (start > first && start < end) {
+        inside.push_back(static_cast<int32_t>(start - first));
+      }
+    }
+    inside.push_back(static_cast<int32_t>(end - first));
+  }
+  return inside;
+}
 
 // Calls body(logits, first row) for each chunk; the logits' memory is given back after each.
 template <class Body>
@@ -14,11 +37,11 @@ void for_each_chunk(const OutputLoss& loss, const Context& context, const View& 
   require_shape(hidden, hidden.rows, w.cols, "the input of the output projection");
   require_shape(labels, 1, hidden.rows, "the labels");
   const int64_t chunk = loss.chunk_rows > 0 ? loss.chunk_rows : context.backend.loss_rows();
-  for (int64_t first = 0; first < hidden.rows; first += chunk) {
+  for (int64_t first = 0, end = 0; first < hidden.rows; first = end) {
     const Scratch scratch(context.arena);
-    const int64_t rows = std::min(chunk, hidden.rows - first);
-    const View logits = context.take(rows, w.rows);
-    context.backend.linear(logits, hidden.slice_rows(first, rows), w, {});
+    end = chunk_end(first, chunk, hidden.rows, context.target_parts);
+    const View logits = context.take(end - first, w.rows);
+    context.backend.linear(logits, hidden.slice_rows(first, end - first), w, {});
     body(logits, first);
   }
 }
@@ -45,6 +68,7 @@ void OutputLoss::train(const Context& context, LossTotals* totals, const View& d
     context.backend.cross_entropy(totals, logits, labels.slice_cols(first, logits.rows), smoothing, context.state);
     context.backend.linear_backward_input(dhidden.slice_rows(first, logits.rows), logits, w, {}, false);
     context.backend.linear_backward_weight(dw, {}, logits, hidden.slice_rows(first, logits.rows),
+                                           parts_inside(context.target_parts, first, first + logits.rows),
                                            context.accumulate || first > 0);
   });
 }

@@ -72,9 +72,9 @@ Forecast forecast(const std::vector<StepTimeline>& steps, const NetworkModel& ne
   return *middle;
 }
 
-StepTimeline with_bf16(StepTimeline step) {
+StepTimeline with_gradients(StepTimeline step, double factor) {
   for (TimedMessage& message : step.messages) {
-    message.bytes *= message.gradients ? 0.5 : 1;
+    message.bytes *= message.gradients ? factor : 1;
   }
   return step;
 }

@@ -30,8 +30,8 @@ Forecast forecast(const StepTimeline& step, const NetworkModel& network);
 Forecast forecast(const std::vector<StepTimeline>& steps, const NetworkModel& network);
 
 // ---- changed circumstances
-StepTimeline with_bf16(StepTimeline step);                  // gradients of half the bytes
-StepTimeline with_rounds(StepTimeline step, int rounds);    // as many rounds of the present size in a step
+StepTimeline with_gradients(StepTimeline step, double factor);  // of so many times the bytes
+StepTimeline with_rounds(StepTimeline step, int rounds);        // as many rounds of the present size in a step
 NetworkModel at_rate(NetworkModel network, double factor);  // so many times as fast, where the network is what limits
 NetworkModel infinitely_fast();
 

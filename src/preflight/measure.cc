@@ -85,7 +85,7 @@ void time_steps(StepTrial& trial, Communicator& control, Backend& backend, std::
 std::vector<int64_t> message_sizes(const StepTimeline& step, DType wire) {
   std::vector<int64_t> sizes;
   for (const TimedMessage& message : step.messages) {
-    sizes.push_back(1 + static_cast<int64_t>(message.bytes) / static_cast<int64_t>(size_of(wire)));
+    sizes.push_back(1 + static_cast<int64_t>(message.bytes / wire_bytes(wire)));
   }
   return sizes;
 }
@@ -99,7 +99,7 @@ double median_compute(std::vector<StepTimeline> steps) {
 
 // Both at once, for what each loses by it. Gives the bytes a second of the sums.
 double time_both(StepTrial& trial, const SumCost& alone, DType wire, RankMeasurements& own) {
-  const auto width = static_cast<double>(size_of(wire));
+  const double width = wire_bytes(wire);
   const auto elements = std::clamp(static_cast<int64_t>(kMessageSeconds * alone.bytes_per_second / width),
                                    int64_t{1024}, std::max<int64_t>(trial.usual_message(), 1024));
   std::vector<StepTimeline> steps;
@@ -144,14 +144,15 @@ Measurements measure_all(Team& team, const TrainConfig& config, const Prepared& 
   own.clock_mhz = sm_clock(*backend);
   log::info("steps without the network ...");
   time_steps(trial, control, *backend, own.steps);
+  all.wire = trial.wire();
   if (team.size() > 1) {
     log::info("sums over all ranks ...");
-    all.sums = measure_sums(trial.sums(), control, *backend, message_sizes(own.steps.back(), config.dist.wire),
-                            config.dist.wire, kSumSeconds);
+    all.sums =
+        measure_sums(trial.sums(), control, *backend, message_sizes(own.steps.back(), all.wire), all.wire, kSumSeconds);
     all.busy_bytes_per_second = all.sums.bytes_per_second;
     if (backend->stream().handle == nullptr) {
       log::info("both at once ...");
-      all.busy_bytes_per_second = time_both(trial, all.sums, config.dist.wire, own);
+      all.busy_bytes_per_second = time_both(trial, all.sums, all.wire, own);
     }
   }
   own.sent = static_cast<double>(trial.planned_traffic().sent);

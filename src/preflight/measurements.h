@@ -34,6 +34,7 @@ struct RankMeasurements {
 struct Measurements {
   std::vector<RankMeasurements> ranks;
   SumCost sums;
+  DType wire = DType::f32;                      // of gradients
   double busy_bytes_per_second = kNotMeasured;  // of sums beside computing
   double parameters = 0;
   double source_tokens = 0, target_tokens = 0;  // a step

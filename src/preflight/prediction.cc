@@ -98,8 +98,14 @@ void add_what_ifs(Prediction& p, const Measurements& m, const TrainConfig& confi
   if (m.ranks.size() == 1) {
     return;
   }
-  if (config.dist.wire == DType::f32) {
-    add("dist.wire=bf16: gradients of half the bytes", forecast(changed(steps, with_bf16), p.network));
+  for (const DType other : {DType::f32, DType::bf16}) {
+    // The sums of a sharded optimizer do not travel back.
+    const double now = config.dist.shard_optimizer ? static_cast<double>(size_of(m.wire)) : wire_bytes(m.wire);
+    const double factor = static_cast<double>(size_of(other)) / now;
+    if (factor < 1) {
+      add(fmt::format("dist.wire={}: gradients of {} of the bytes", name_of(other), percent_text(factor)),
+          forecast(changed(steps, [&](const StepTimeline& s) { return with_gradients(s, factor); }), p.network));
+    }
   }
   for (const int rounds : {2, 4}) {
     add(fmt::format("batch.tokens={}: {} rounds a step", rounds * config.batch.tokens, rounds),

@@ -62,8 +62,9 @@ StepTimeline StepTrial::run_step() {
   stepper_.give(step, state);
   const StepClock clock = stepper_.take().clock;
   StepTimeline timeline;
-  const uint64_t joining = team_update_ ? clock.joining : clock.end;
-  const uint64_t joined = team_update_ ? clock.joined : clock.end;
+  const bool alone = timing_.size() == 1;
+  const uint64_t joining = alone ? clock.end : clock.joining;
+  const uint64_t joined = alone ? clock.end : clock.joined;
   timeline.backward_end = seconds_between(clock.begin, joining);
   timeline.update = seconds_between(joined, clock.end);
   if (!backend_.fixed_shape()) {  // elsewhere the host works while the device does

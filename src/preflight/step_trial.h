@@ -25,6 +25,7 @@ class StepTrial {
   Communicator& sums() { return communicator_; }  // that gradients will use
   int64_t parameters() const { return model_.parameters().count(); }
   int64_t usual_message() const;  // elements
+  DType wire() const { return wire_type(config_.dist, backend_, compute()); }
   DType compute() const { return weights_.weights().compute.dtype; }
 
   // Of the steps so far.

@@ -16,16 +16,29 @@ constexpr int64_t kSmall = 16;  // elements: the size of a message without bytes
 constexpr size_t kSmallMessages = 8;
 constexpr double kSmallSeconds = 0.3;
 
+// Memory for gradients, and how they are added up.
+struct Gradients {
+  View values, sums;
+
+  Gradients slice(int64_t begin, int64_t count) const {
+    return {values.slice_cols(begin, count), sums.slice_cols(begin, count)};
+  }
+  Handle start(Communicator& communicator) const {
+    return values.dtype == DType::f64 ? communicator.start_rounded_all_reduce(sums, values)
+                                      : communicator.start_all_reduce(values);
+  }
+};
+
 // All of these messages, one after the other, each with memory of its own, as gradients have: so several can be under
 // way.
-double seconds_of(Communicator& sums, Communicator& control, Backend& backend, const View& buffer,
+double seconds_of(Communicator& sums, Communicator& control, Backend& backend, const Gradients& buffer,
                   const std::vector<int64_t>& elements, double seconds) {
   return 1 / measure_rate(control, seconds, 1, [&](int64_t times) {
            std::vector<Handle> handles;
            for (int64_t i = 0; i < times; ++i) {
              int64_t begin = 0;
              for (const int64_t count : elements) {
-               handles.push_back(sums.start_all_reduce(buffer.slice_cols(begin, count)));
+               handles.push_back(buffer.slice(begin, count).start(sums));
                begin += count;
              }
            }
@@ -39,27 +52,29 @@ double seconds_of(Communicator& sums, Communicator& control, Backend& backend, c
 }  // namespace
 
 SumCost measure_sums(Communicator& sums, Communicator& control, Backend& backend, const std::vector<int64_t>& elements,
-                     DType type, double seconds) {
+                     DType wire, double seconds) {
   require(!elements.empty(), "a step that sends nothing");
   const int64_t total = std::accumulate(elements.begin(), elements.end(), int64_t{0});
   const std::vector<int64_t> few(kSmallMessages, kSmall);
   const int64_t most = std::max(total, kSmall * std::ssize(few));
-  const Buffer memory = backend.allocate(static_cast<size_t>(most) * size_of(type));
-  const View buffer = memory.view(type, 1, most);
-  backend.fill_zero(buffer);
+  const Buffer memory = backend.allocate(static_cast<size_t>(most) * size_of(wire));
+  const Buffer rounded = backend.allocate(wire == DType::f64 ? static_cast<size_t>(most) * sizeof(float) : 0);
+  const View values = memory.view(wire, 1, most);
+  const Gradients buffer{values, wire == DType::f64 ? rounded.view(DType::f32, 1, most) : values};
+  backend.fill_zero(values);
   backend.wait();
   const double small = seconds_of(sums, control, backend, buffer, few, kSmallSeconds) / kSmallMessages;
   const double all = seconds_of(sums, control, backend, buffer, elements, seconds);
   const auto messages = static_cast<double>(elements.size());
-  const double bytes = static_cast<double>(total) * static_cast<double>(size_of(type));
+  const double bytes = static_cast<double>(total) * wire_bytes(wire);
   SumCost cost;
   cost.message_seconds = std::min(small, all / 2 / messages);  // a busy machine takes long for a few bytes, too
   cost.bytes_per_second = bytes / (all - messages * cost.message_seconds);
   return cost;
 }
 
-ConstantSums::ConstantSums(Communicator& sums, int64_t elements, DType type)
-    : sums_(sums), elements_(elements), type_(type), thread_([this] {
+ConstantSums::ConstantSums(Communicator& sums, int64_t elements, DType wire)
+    : sums_(sums), elements_(elements), wire_(wire), thread_([this] {
         try {
           run();
         } catch (const std::exception& error) {
@@ -78,6 +93,7 @@ ConstantSums::~ConstantSums() {
 void ConstantSums::run() {
   struct Slot {
     std::vector<double> memory;
+    std::vector<float> rounded;
     double wanting = 0;
     Handle values, counted;
   };
@@ -85,7 +101,10 @@ void ConstantSums::run() {
   const auto start = [this](Slot& slot) {
     slot.memory.resize(static_cast<size_t>(elements_));
     slot.wanting = finish_ ? 1 : 0;
-    slot.values = sums_.start_all_reduce(make_view(slot.memory.data(), type_, 1, elements_));
+    slot.rounded.resize(slot.memory.size());
+    slot.values =
+        Gradients{make_view(slot.memory.data(), wire_, 1, elements_), host_view(slot.rounded.data(), 1, elements_)}
+            .start(sums_);
     slot.counted = sums_.start_all_reduce(host_view(&slot.wanting, 1, 1));
   };
   const Stopwatch watch;

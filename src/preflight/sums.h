@@ -16,15 +16,18 @@ struct SumCost {
   double bytes_per_second = 0;
 };
 
+// Bytes of an element of gradients, of its way there and its way back the mean: f64 come back as f32.
+constexpr double wire_bytes(DType wire) { return wire == DType::f64 ? 6 : static_cast<double>(size_of(wire)); }
+
 // Called by all ranks. `elements`: of a step's messages, which are sent one after the other, again and again, for about
 // `seconds`; so the cost is right for their mixture of sizes.
 SumCost measure_sums(Communicator& sums, Communicator& control, Backend& backend, const std::vector<int64_t>& elements,
-                     DType type, double seconds);
+                     DType wire, double seconds);
 
 // Adds up over all ranks without pause, on a thread of its own, until every rank has called finish(). Host memory only.
 class ConstantSums {
  public:
-  ConstantSums(Communicator& sums, int64_t elements, DType type);
+  ConstantSums(Communicator& sums, int64_t elements, DType wire);
   ~ConstantSums();  // calls finish(), and waits for the other ranks
   ConstantSums(const ConstantSums&) = delete;
   ConstantSums& operator=(const ConstantSums&) = delete;
@@ -38,7 +41,7 @@ class ConstantSums {
 
   Communicator& sums_;
   const int64_t elements_;
-  const DType type_;
+  const DType wire_;
   std::atomic<bool> finish_ = false, ended_ = false;
   std::string error_;
   double seconds_ = 0;

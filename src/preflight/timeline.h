@@ -7,7 +7,7 @@ namespace tandem {
 
 struct TimedMessage {
   double ready = 0;         // seconds from the step's beginning
-  double bytes = 0;         // of the buffer that is added up; half of them for a reduce-scatter or an all-gather
+  double bytes = 0;         // both ways, halved: for a reduce-scatter or an all-gather, half of the buffer's
   bool gradients = false;   // in the type of the wire
   bool after_join = false;  // part of the update, which waits for it
 };

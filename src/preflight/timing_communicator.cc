@@ -13,15 +13,14 @@ constexpr size_t kMost = 1 << 16;  // messages of a step
 TimingCommunicator::TimingCommunicator(Backend& backend, const Communicator& real)
     : backend_(backend), real_(real), moments_(backend.allocate(kMost * sizeof(uint64_t))) {}
 
-Handle TimingCommunicator::note(const View& buffer, double share) {
+Handle TimingCommunicator::note(double bytes, bool gradients) {
   if (begun_) {
     messages_.clear();
     begun_ = false;
   }
   require(messages_.size() < kMost, "a step of more than {} messages: raise dist.bucket_mb", kMost);
   backend_.stamp(static_cast<uint64_t*>(moments_.data()) + messages_.size());
-  const double bytes = static_cast<double>(buffer.size()) * static_cast<double>(size_of(buffer.dtype));
-  messages_.push_back({bytes * share, buffer.dtype != DType::f64, 0});
+  messages_.push_back({bytes, gradients, 0});
   return {};
 }
 

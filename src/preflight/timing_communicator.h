@@ -13,7 +13,7 @@ namespace tandem {
 class TimingCommunicator final : public Communicator {
  public:
   struct Message {
-    double bytes = 0;        // of the buffer; half of them for a reduce-scatter or an all-gather
+    double bytes = 0;        // both ways, halved: for a reduce-scatter or an all-gather, half of the buffer's
     bool gradients = false;  // in the type of the wire, which the user can choose
     uint64_t ready = 0;      // when it could have started, by the backend's clock
   };
@@ -24,10 +24,13 @@ class TimingCommunicator final : public Communicator {
   int rank() const override { return real_.rank(); }
   int size() const override { return real_.size(); }
   int shard_number() const override { return real_.shard_number(); }
-  Handle start_all_reduce(const View& buffer) override { return note(buffer, 1); }
-  Handle start_reduce_scatter(const View& buffer) override { return note(buffer, 0.5); }
-  Handle start_all_gather(const View& buffer) override { return note(buffer, 0.5); }
-  Handle start_broadcast(const View& buffer, int /*root*/) override { return note(buffer, 1); }
+  Handle start_all_reduce(const View& buffer) override { return note(bytes_of(buffer), buffer.dtype != DType::f64); }
+  Handle start_rounded_all_reduce(const View& sums, const View& values) override {
+    return note((bytes_of(sums) + bytes_of(values)) / 2, true);
+  }
+  Handle start_reduce_scatter(const View& buffer) override { return note(bytes_of(buffer) / 2, true); }
+  Handle start_all_gather(const View& buffer) override { return note(bytes_of(buffer) / 2, false); }
+  Handle start_broadcast(const View& buffer, int /*root*/) override { return note(bytes_of(buffer), false); }
   Handle start_barrier() override { return {}; }
   void abort(const std::string& /*reason*/) override {}
   Traffic traffic() const override { return {}; }
@@ -43,7 +46,10 @@ class TimingCommunicator final : public Communicator {
   std::vector<Message> messages();
 
  private:
-  Handle note(const View& buffer, double share);
+  static double bytes_of(const View& buffer) {
+    return static_cast<double>(buffer.size()) * static_cast<double>(size_of(buffer.dtype));
+  }
+  Handle note(double bytes, bool gradients);
 
   Backend& backend_;
   const Communicator& real_;

@@ -72,7 +72,9 @@ struct NonfiniteConfig {
 
 // How several ranks work together.
 struct DistConfig {
-  DType wire = DType::f32;       // of gradients between ranks: f32, or bf16 for half the bytes
+  // Of gradients between ranks: f32; bf16 for half the bytes; f64, on CPUs, for sums that no number of ranks changes.
+  enum class Wire : uint8_t { automatic, f64, f32, bf16 };
+  Wire wire = Wire::automatic;   // f64 for f32 on CPUs, else f32
   bool shard_optimizer = false;  // each rank keeps and updates its part of the optimizer's state
   double bucket_mb = 4;          // gradients are sent in pieces of about this size while the backward pass goes on
   enum class Engine : uint8_t { automatic, nccl, gloo };

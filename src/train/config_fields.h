@@ -114,7 +114,7 @@ void visit_config(TrainConfig& c, Visit& visit) {
   visit("optimizer.ema_decay", c.optimizer.ema_decay, kShare);
   visit_schedule(c.schedule, visit);
   visit_run(c, visit);
-  visit.choice("dist.wire", c.dist.wire, Choices{"f32", "bf16"});
+  visit.choice("dist.wire", c.dist.wire, Choices{"auto", "f64", "f32", "bf16"});
   visit("dist.shard_optimizer", c.dist.shard_optimizer, Range{});
   visit("dist.bucket_mb", c.dist.bucket_mb, Range{.low = 0, .high = 1024, .above = true});
   visit.choice("dist.engine", c.dist.engine, Choices{"auto", "nccl", "gloo"});

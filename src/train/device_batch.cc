@@ -23,6 +23,7 @@ PackedSide upload_side(Backend& backend, Arena& arena, const HostSide& host) {
     side.order.ids = upload_ints(backend, arena, host.order_ids);
     side.order.starts = upload_ints(backend, arena, host.order_starts);
   }
+  side.parts = host.parts;
   return side;
 }
 

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "data/capacity.h"
 #include "train/stepper.h"
+#include "train/team_update.h"
 
 namespace tandem {
 
@@ -12,7 +13,8 @@ namespace {
 
 constexpr double kUsable = 0.92;  // of the free memory: the rest is for decoding at validations and the driver
 constexpr int64_t kMostRounds = 4096;
-constexpr int64_t kRoundSlack = 64;  // tokens: a round ends where the next sentence would not fit
+constexpr int64_t kPartTokens = 256;  // of both sides together
+constexpr int64_t kRoundSlack = 64;   // tokens: a round ends where the next sentence would not fit
 
 double gigabytes(size_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
@@ -41,6 +43,7 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
     MemoryPlan plan;
     plan.batch = config.batch;
     plan.batch.round = {config.micro_batch, config.micro_batch, 0};
+    plan.batch.part_tokens = wire_type(config.dist, backend, compute) == DType::f64 ? kPartTokens : 0;
     return plan;
   }
   const auto usable = static_cast<size_t>(kUsable * static_cast<double>(backend.memory_sizes().free));

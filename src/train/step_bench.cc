@@ -11,6 +11,7 @@
 #include "train/setup.h"
 #include "train/step_flops.h"
 #include "train/stepper.h"
+#include "train/team_update.h"
 
 namespace tandem {
 
@@ -103,7 +104,9 @@ std::vector<OpProfile> profile_step(Backend& backend, ModelState& weights, const
   ProfiledBackend profiled(backend);
   const Transformer model(profiled, config.model);
   Adam adam(profiled, model.parameters().flat_size(), {config.optimizer.adam});
-  Stepper stepper(profiled, model, weights, adam, config.label_smoothing, plan.layouts);
+  const auto alone = make_single_communicator();
+  auto sums = make_team_update(profiled, model, weights, *alone, config.dist);
+  Stepper stepper(profiled, model, weights, adam, config.label_smoothing, plan.layouts, sums ? &*sums : nullptr);
   stepper.reserve(plan.arena_bytes);
   profiled.forget();  // setting up is not part of a step
   stepper.give(step, state, false);
@@ -122,7 +125,7 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
   }
   backend->set_tuning(options.tune);
   const Transformer model(*backend, config.model);
-  ModelState weights(*backend, model.parameters(), compute, false);
+  ModelState weights(*backend, model.parameters(), compute, false, TeamUpdate::unit(1));
   initialize(HostCopy(*backend, weights.masters(), HostCopy::write).view(), model.parameters(), config.seed);
   weights.refresh_copy();
   Adam adam(*backend, model.parameters().flat_size(), {config.optimizer.adam});
@@ -135,7 +138,9 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
   StepBench bench;
   const auto warm_up = static_cast<size_t>(options.warm_up);
   {
-    Stepper stepper(*backend, model, weights, adam, config.label_smoothing, plan.layouts);
+    const auto alone = make_single_communicator();
+    auto sums = make_team_update(*backend, model, weights, *alone, config.dist);
+    Stepper stepper(*backend, model, weights, adam, config.label_smoothing, plan.layouts, sums ? &*sums : nullptr);
     stepper.reserve(plan.arena_bytes);
     bench.seconds = time_steps(*backend, stepper, steps, warm_up, config.seed);
     bench.memory = free_before - std::min(free_before, backend->memory_sizes().free);

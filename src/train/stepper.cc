@@ -88,11 +88,16 @@ void Stepper::update(const TeamRows& rows, const StepState* state) {
   backend_.copy(number(&result()->pause), number(&state->pause));
   static_assert(offsetof(StepResult, pause) == sizeof(LossTotals));
   const View totals = make_view(&result()->totals, DType::f64, 1, sizeof(LossTotals) / 8 + 1, state_.memory());
-  backend_.stamp(&clock.joining);
+  const auto stamp = [this](uint64_t* time) {
+    if (!team_->alone()) {
+      backend_.stamp(time);
+    }
+  };
+  stamp(&clock.joining);
   team_->join(totals);
-  backend_.stamp(&clock.joined);
+  stamp(&clock.joined);
   team_->update(adam_, rows.source_ids, rows.target_ids, state, &result()->update);
-  backend_.stamp(&clock.sharing);
+  stamp(&clock.sharing);
   team_->share();
   backend_.stamp(&clock.end);
 }

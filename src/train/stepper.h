@@ -42,7 +42,8 @@ struct StepResult {
 class Stepper {
  public:
   // layouts: ascending, each step's rounds fit the last one; empty where the backend works on true counts. team: where
-  // several ranks work on each step; then the layouts are for a team. All must outlive the stepper.
+  // several ranks work on each step, or its gradients are summed in f64; then the layouts are for a team. All must
+  // outlive the stepper.
   Stepper(Backend& backend, const Transformer& model, ModelState& weights, Adam& adam, float smoothing,
           std::vector<BatchLayout> layouts, TeamUpdate* team = nullptr);
 

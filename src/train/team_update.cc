@@ -56,8 +56,12 @@ TeamUpdate::TeamUpdate(Backend& backend, const Transformer& model, ModelState& w
       communicator_(communicator),
       options_(options),
       calls_(calls_of(backend, model.config(), weights.weights().compute.dtype)),
+      wide_values_(
+          wide() ? backend.allocate(static_cast<size_t>(weights.padded(weights.gradients()).size()) * sizeof(double))
+                 : Buffer()),
       reducer_(
-          communicator, plan_for(calls_, model, communicator.size(), options), weights.padded(weights.gradients()),
+          communicator, plan_for(calls_, model, communicator.size(), options), values(),
+          weights.padded(weights.gradients()),
           {options.wire, options.shard_optimizer, most_rows(backend, model.config())},
           [&backend](size_t bytes) { return backend.allocate(bytes); },
           [&backend](const View& to, const View& from) { backend.copy(to, from); }) {
@@ -70,49 +74,64 @@ TeamUpdate::TeamUpdate(Backend& backend, const Transformer& model, ModelState& w
   if (backend.fixed_shape()) {
     reserve(model.config().source_vocabulary, model.config().target_vocabulary);
   }
+  if (wide()) {
+    backend.fill_zero(values());
+  }
   sums_ = backend.allocate(own_.size() * static_cast<size_t>(communicator.size()) * sizeof(double));
 }
 
 // ---- a step
 
-View TeamUpdate::rows(Side side) const {
-  return rows_[index_of(side)].memory.view(DType::f32, rows_[index_of(side)].count, model_.config().width);
+View TeamUpdate::values() const {
+  const View sums = weights_.padded(weights_.gradients());
+  return wide() ? wide_values_.view(DType::f64, 1, sums.size()) : sums;
+}
+
+View TeamUpdate::row_sums(Side side) const {
+  const Rows& rows = rows_[index_of(side)];
+  return rows.sums.view(DType::f32, rows.count, model_.config().width);
+}
+
+View TeamUpdate::row_values(Side side) const {
+  const Rows& rows = rows_[index_of(side)];
+  return wide() ? rows.values.view(DType::f64, rows.count, model_.config().width) : row_sums(side);
 }
 
 void TeamUpdate::reserve(int64_t source_rows, int64_t target_rows) {
   for (const Side side : {Side::source, Side::target}) {
     Rows& own = rows_[index_of(side)];
     own.count = side == Side::source ? source_rows : target_rows;
-    const size_t bytes = static_cast<size_t>(own.count * model_.config().width) * sizeof(float);
-    if (own.memory.bytes() < bytes) {
-      own.memory = backend_.allocate(bytes);
+    const auto elements = static_cast<size_t>(own.count * model_.config().width);
+    if (own.sums.bytes() < elements * sizeof(float)) {
+      own.sums = backend_.allocate(elements * sizeof(float));
+      own.values = wide() ? backend_.allocate(elements * sizeof(double)) : Buffer();
     }
   }
 }
 
 void TeamUpdate::begin(int64_t source_rows, int64_t target_rows) {
   reserve(source_rows, target_rows);
-  backend_.fill_zero(rows(Side::source));
-  backend_.fill_zero(rows(Side::target));
+  backend_.fill_zero(row_values(Side::source));
+  backend_.fill_zero(row_values(Side::target));
   reducer_.begin();
 }
 
 Gradients TeamUpdate::gradients(bool last) {
-  Gradients gradients(weights_.gradients());
-  gradients.source_rows = rows(Side::source);
-  gradients.target_rows = rows(Side::target);
+  Gradients gradients(values().slice_cols(0, model_.parameters().flat_size()));
+  gradients.source_rows = row_values(Side::source);
+  gradients.target_rows = row_values(Side::target);
   if (last) {
     gradients.complete = [this](int64_t begin, int64_t end) { reducer_.complete(begin, end); };
-    gradients.rows_complete = [this](Side side) { reducer_.add(rows(side)); };
+    gradients.rows_complete = [this](Side side) { add_rows(side); };
   }
   return gradients;
 }
 
 void TeamUpdate::no_part() {
-  backend_.fill_zero(weights_.gradients());
+  backend_.fill_zero(values());
   for (const Call& call : calls_) {
     if (call.rows) {
-      reducer_.add(rows(*call.rows));
+      add_rows(*call.rows);
     } else {
       reducer_.complete(call.range.begin, call.range.begin + call.range.count);
     }
@@ -129,8 +148,11 @@ void TeamUpdate::update(Adam& adam, const View& source_ids, const View& target_i
                         UpdateState* update) {
   const View gradients = weights_.gradients();
   const auto table = [&](Side side) { return model_.parameters().in(gradients, model_.table(side)); };
-  backend_.add_rows(table(Side::target), target_ids, rows(Side::target));
-  backend_.add_rows(table(Side::source), source_ids, rows(Side::source));
+  for (const Bucket& looked_up : wide() ? reducer_.plan().rest : std::vector<Bucket>{}) {
+    backend_.fill_zero(weights_.padded(gradients).slice_cols(looked_up.begin, looked_up.count));
+  }
+  backend_.add_rows(table(Side::target), target_ids, row_sums(Side::target));
+  backend_.add_rows(table(Side::source), source_ids, row_sums(Side::source));
 
   backend_.prepare_update(update, sum_squares(), adam.settings());
   const AdamBuffers buffers{weights_.padded(weights_.masters()), weights_.padded(weights_.copy()),
@@ -228,12 +250,23 @@ Traffic TeamUpdate::planned_traffic(int64_t source_rows, int64_t target_rows) co
 
 std::optional<TeamUpdate> make_team_update(Backend& backend, const Transformer& model, ModelState& weights,
                                            Communicator& communicator, const DistConfig& config) {
-  if (communicator.size() == 1) {
+  const DType wire = wire_type(config, backend, weights.weights().compute.dtype);
+  if (communicator.size() == 1 && wire != DType::f64) {
     return std::nullopt;
   }
   return std::optional<TeamUpdate>(
       std::in_place, backend, model, weights, communicator,
-      TeamUpdateOptions{config.wire, config.shard_optimizer, static_cast<int64_t>(config.bucket_mb * (1 << 20))});
+      TeamUpdateOptions{wire, config.shard_optimizer, static_cast<int64_t>(config.bucket_mb * (1 << 20))});
+}
+
+DType wire_type(const DistConfig& config, const Backend& backend, DType compute) {
+  using Wire = DistConfig::Wire;
+  require(config.wire != Wire::f64 || !backend.fixed_shape(),
+          "dist.wire = \"f64\" is for CPUs: use \"auto\", \"f32\" or \"bf16\" on GPUs");
+  const bool automatic_f64 = compute == DType::f32 && !backend.fixed_shape();
+  return config.wire == Wire::f64 || (config.wire == Wire::automatic && automatic_f64) ? DType::f64
+         : config.wire == Wire::bf16                                                   ? DType::bf16
+                                                                                       : DType::f32;
 }
 
 }  // namespace tandem

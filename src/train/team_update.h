@@ -1,6 +1,10 @@
 // What makes several ranks train one model: their gradients are added up while the backward pass goes on, and the
 // update that follows is the same on all of them, bit for bit.
 //
+// With f64 on the wire, sums over the parts of a step (data/batcher.h) are made in f64, which does not round them, and
+// rounded to f32 once: so the update is the same, bit for bit, for any number of ranks that take whole parts, and for
+// one, which does its sums here as well.
+//
 // With a sharded optimizer every rank keeps the moments of its own shard of each bucket, updates that part of the
 // masters, and gets the rest from the others. Sums, norm and update are made of the same pieces in the same order
 // either way, so the weights are the same bits.
@@ -19,7 +23,7 @@
 namespace tandem {
 
 struct TeamUpdateOptions {
-  DType wire = DType::f32;                  // of gradients between ranks: f32 or bf16
+  DType wire = DType::f32;                  // of gradients between ranks: f32, bf16 or f64
   bool shard_optimizer = false;             //
   int64_t bucket_bytes = int64_t{4} << 20;  // of f32 gradients
 };
@@ -35,6 +39,7 @@ class TeamUpdate {
              const TeamUpdateOptions& options);
 
   int64_t moments() const { return moments_; }  // elements of either moment that this rank keeps
+  bool alone() const { return communicator_.size() == 1; }
 
   // ---- the ops of a step, in this order. rows: how many different tokens the whole step has on each side.
   void begin(int64_t source_rows, int64_t target_rows);
@@ -68,13 +73,17 @@ class TeamUpdate {
     int64_t begin, count;  // in the flat buffers
     int64_t first;         // in this rank's moments
   };
-  struct Rows {
-    Buffer memory;  // f32 [count, D]: gradients of the looked-up tokens
+  struct Rows {  // gradients of the looked-up tokens, [count, D]
+    Buffer values, sums;
     int64_t count = 0;
   };
   static size_t index_of(Side side) { return side == Side::source ? 0 : 1; }
   void reserve(int64_t source_rows, int64_t target_rows);
-  View rows(Side side) const;
+  bool wide() const { return options_.wire == DType::f64; }
+  View values() const;  // this rank's gradients, G [1, padded]
+  View row_values(Side side) const;
+  View row_sums(Side side) const;
+  void add_rows(Side side) { reducer_.add(row_values(side), row_sums(side)); }
   View sum_squares();
   void gather(const View& flat);
 
@@ -84,6 +93,7 @@ class TeamUpdate {
   Communicator& communicator_;
   TeamUpdateOptions options_;
   std::vector<Call> calls_;  // of one backward pass
+  Buffer wide_values_;       // f64 [padded], with f64 on the wire
   Reducer reducer_;
   std::vector<Piece> own_;  // of every bucket
   int64_t moments_ = 0;
@@ -91,7 +101,10 @@ class TeamUpdate {
   std::array<Rows, 2> rows_;
 };
 
-// Nothing where the communicator has one rank alone.
+// What gradients travel as: what the config asks for or, where it leaves that open, f64 for f32 on CPUs, else f32.
+DType wire_type(const DistConfig& config, const Backend& backend, DType compute);
+
+// Nothing where the communicator has one rank alone, unless with f64 on the wire.
 std::optional<TeamUpdate> make_team_update(Backend& backend, const Transformer& model, ModelState& weights,
                                            Communicator& communicator, const DistConfig& config);
 

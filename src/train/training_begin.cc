@@ -84,12 +84,12 @@ void Training::tell_setup() {
       .add("backend", backend_->description())
       .add("parameters", static_cast<double>(model_.parameters().count()))
       .add("precision", std::string(name_of(compute)))
-      .add("wire", std::string(name_of(config_.dist.wire)))
+      .add("wire", std::string(name_of(wire_type(config_.dist, *backend_, compute))))
       .add("sharded", config_.dist.shard_optimizer ? 1 : 0)
       .add("interface", team_run_.interface())
       .add("peak_flops", measure_product_rate(*backend_, compute))
       .add("version", std::string(TANDEM_VERSION));
-  if (team_update_) {              // of a usual step: each side's rows vary a little from step to step
+  if (team_run_.size() > 1) {      // of a usual step: each side's rows vary a little from step to step
     batcher_.seek(state_.cursor);  // start_batches() seeks again
     const Traffic planned = stepper_.planned_traffic(batcher_.next());
     record.add("planned_sent_bytes", static_cast<double>(planned.sent))

@@ -70,7 +70,7 @@ struct Linear {
     backend.linear_backward_input(inner(dx), inner(dy), w.view(),
                                   {c.activation, c.activation == Activation::none ? View{} : inner(saved), dropout()},
                                   c.accumulate);
-    backend.linear_backward_weight(dw.view(), c.bias ? dbias.view() : View{}, inner(dy), inner(x), true);
+    backend.linear_backward_weight(dw.view(), c.bias ? dbias.view() : View{}, inner(dy), inner(x), {}, true);
   }
 
   Results results() {
@@ -241,11 +241,11 @@ TEST(Linear, GradientsAreCentralDifferences) {
       };
       loss();
       const View saved = activation == Activation::relu ? h.view() : pre.view();
-      backend->linear_backward_weight(dw2.view(), optional(db2), dy.view(), h.view(), true);
+      backend->linear_backward_weight(dw2.view(), optional(db2), dy.view(), h.view(), {}, true);
       Matrix<double> sums(1, kHidden);
       backend->linear_backward_input(dpre.view(), dy.view(), w2.view(),
                                      {activation, saved, dropout, {}, optional(sums)}, false);
-      backend->linear_backward_weight(dw1.view(), optional(db1), dpre.view(), x.view(), true);
+      backend->linear_backward_weight(dw1.view(), optional(db1), dpre.view(), x.view(), {}, true);
       backend->linear_backward_input(dx.view(), dpre.view(), w1.view(), {}, false);
       const auto check = [&](Matrix<double>& gradient, Matrix<double>& parameter, const char* name) {
         std::vector<double> numeric(parameter.data.size());

@@ -121,7 +121,7 @@ Results backward_input(Lab& lab, const Case& c, bool column_sums, bool accumulat
 Results backward_weight(Lab& lab, const Case& c, bool accumulate) {
   const Room dw = lab.random<float>(c.out, c.in, 8), dbias = lab.random<float>(1, c.out, 9);
   lab.backend().linear_backward_weight(dw, c.bias ? dbias.inner : View{}, lab.random(c.rows, c.out, 5, 1, c.margin),
-                                       lab.random(c.rows, c.in, 1, 1, c.margin), accumulate);
+                                       lab.random(c.rows, c.in, 1, 1, c.margin), {}, accumulate);
   Results results = {1};  // no rows give zeros, and zeros alone are not compared
   lab.append(results, dw);
   lab.append(results, dbias);

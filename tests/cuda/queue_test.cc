@@ -42,7 +42,7 @@ struct Step {
     backend.residual_norm(hidden, normed, statistics, hidden, x, gamma, beta, dropout);
     backend.linear(logits, normed, weights, {});
     backend.cross_entropy(totals, logits, labels, 0.1F, state);
-    backend.linear_backward_weight(gradients, {}, logits, normed, true);
+    backend.linear_backward_weight(gradients, {}, logits, normed, {}, true);
     backend.linear_backward_input(dnormed, logits, weights, {}, false);
     backend.residual_norm_backward(dx, {}, {dgamma, dbeta}, dnormed, {}, hidden, statistics, gamma, dropout);
     backend.gradient_norm(update, flat(gradients), {.adam = {}, .max_norm = 1});

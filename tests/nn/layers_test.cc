@@ -25,7 +25,7 @@ TEST(LinearLayer, SeveralPartsAreOneProduct) {
         return LayerCheck::weighted_sum(y, weights);
       },
       [&] {
-        linear.backward_weight(check.context(), weights, x);
+        linear.backward_weight(check.context(), weights, x, Side::source);
         linear.backward_input(check.context(), dx, weights);
       },
       {{"x", x, dx}});
@@ -36,7 +36,8 @@ TEST(LinearLayer, WrongShapesAreRefused) {
   const Linear linear = Linear::make(check.layout, "a", 16, kWidth, false);
   EXPECT_THROW(linear.forward(check.context(), check.values(5, 16), check.values(5, 4)), Error);
   EXPECT_THROW(linear.forward(check.context(), check.values(4, 16), check.values(5, kWidth)), Error);
-  EXPECT_THROW(linear.backward_weight(check.context(), check.values(5, 16), check.values(4, kWidth)), Error);
+  EXPECT_THROW(linear.backward_weight(check.context(), check.values(5, 16), check.values(4, kWidth), Side::source),
+               Error);
 }
 
 TEST(EmbeddingLayer, Gradients) {

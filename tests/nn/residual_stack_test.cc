@@ -39,7 +39,8 @@ TEST_P(Stack, Gradients) {
               context.backend.copy(doutput, weights);
               const View result = stack.backward(
                   context, saved, doutput, [&](int i, const View& dinput, const View& dbranch, bool accumulate) {
-                    sublayers[static_cast<size_t>(i)].backward_weight(context, dbranch, inputs[static_cast<size_t>(i)]);
+                    sublayers[static_cast<size_t>(i)].backward_weight(context, dbranch, inputs[static_cast<size_t>(i)],
+                                                                      Side::source);
                     sublayers[static_cast<size_t>(i)].backward_input(context, dinput, dbranch, {}, accumulate);
                   });
               context.backend.copy(dx, result);

@@ -191,9 +191,9 @@ void CheckedBackend::linear_backward_input(const View& dx, const View& dy, const
 }
 
 void CheckedBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
-                                            bool accumulate) {
+                                            RowParts parts, bool accumulate) {
   check("linear_backward_weight", {dw, dbias},
-        [&](Backend& b, auto&& at) { b.linear_backward_weight(at(dw), at(dbias), at(dy), at(x), accumulate); });
+        [&](Backend& b, auto&& at) { b.linear_backward_weight(at(dw), at(dbias), at(dy), at(x), parts, accumulate); });
 }
 
 void CheckedBackend::embed(const View& x, const View& tokens, const View& position, const View& table,

@@ -33,4 +33,14 @@ void dispatch_master(DType dtype, const Body& body) {
   dtype == DType::f64 ? body.template operator()<double>() : body.template operator()<float>();
 }
 
+// The same for the type G that sums over rows of type T are made in: the master type, or f64 beside it.
+template <class T, class Body>
+void dispatch_sums(DType dtype, const Body& body) {
+  if (dtype == DType::f64) {
+    return body.template operator()<double>();
+  }
+  require(dtype == dtype_of<Wide<T>>(), "sums of {} over rows of {}", name_of(dtype), name_of(dtype_of<T>()));
+  body.template operator()<Wide<T>>();
+}
+
 }  // namespace tandem

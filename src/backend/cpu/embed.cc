@@ -29,13 +29,12 @@ void embed_row(T* x, const T* table, const Wide<T>* positions, Wide<T> scale, co
   });
 }
 
-template <class T>
-void add_row(Wide<T>* sum, const T* dx, const Wide<T>* factors, int64_t cols) {
+template <class T, class G>
+void add_row(G* sum, const T* dx, Wide<T> scale, const Wide<T>* factors, int64_t cols) {
   using A = Wide<T>;
   for_vectors<A>(cols, [&](int64_t i, auto part) {
-    const Vec<A> value = load(dx + i, part);
-    const Vec<A> masked = factors == nullptr ? value : value * load(factors + i, part);
-    store(sum + i, load(sum + i, part) + masked, part);
+    const Vec<A> value = load(dx + i, part) * scale;
+    add_to<A>(sum + i, factors == nullptr ? value : value * load(factors + i, part), part);
   });
 }
 
@@ -67,15 +66,16 @@ void CpuBackend::embed_backward(const View& dtable, const View& dx, const TokenO
   const int64_t cols = dx.cols;
   dispatch(dx.dtype, [&]<class T>() {
     using A = Wide<T>;
-    threads_.parallel_for(order.ids.cols, [&](int64_t run) {
-      A* sum = scratch<A, struct EmbedSum>(cols);
-      std::fill_n(sum, cols, A{0});
-      for (int32_t i = starts[run]; i < starts[run + 1]; ++i) {
-        add_row(sum, dx.host<T>() + rows[i] * dx.stride, row_factors<A>(mask, rows[i], cols), cols);
-      }
-      A* to = dtable.host<A>() + ids[run] * dtable.stride;
-      for_vectors<A>(cols, [&](int64_t i, auto part) {
-        store(to + i, load(to + i, part) + load(sum + i, part) * static_cast<A>(scale), part);
+    dispatch_sums<T>(dtable.dtype, [&]<class G>() {
+      threads_.parallel_for(order.ids.cols, [&](int64_t run) {
+        G* sum = scratch<G, struct EmbedSum>(cols);
+        std::fill_n(sum, cols, G{0});
+        for (int32_t i = starts[run]; i < starts[run + 1]; ++i) {
+          add_row<T, G>(sum, dx.host<T>() + rows[i] * dx.stride, static_cast<A>(scale),
+                        row_factors<A>(mask, rows[i], cols), cols);
+        }
+        G* to = dtable.host<G>() + ids[run] * dtable.stride;
+        for_vectors<G>(cols, [&](int64_t i, auto part) { add_to<G>(to + i, load(sum + i, part), part); });
       });
     });
   });

@@ -87,20 +87,18 @@ class Sums {
 };
 
 // sums += dx's columns, each by one thread and from the first row to the last.
-template <class T>
+template <class T, class G>
 void add_column_sums(const View& sums, const View& dx, const Threads& threads) {
   using A = Wide<T>;
   for_chunks(threads, dx.cols, 64, [&](int64_t begin, int64_t end) {
-    A* total = scratch<A, struct ColumnSums>(end - begin);
-    std::fill_n(total, end - begin, A{0});
+    G* total = scratch<G, struct ColumnSums>(end - begin);
+    std::fill_n(total, end - begin, G{0});
     for (int64_t row = 0; row < dx.rows; ++row) {
       const T* from = dx.host<T>() + row * dx.stride + begin;
-      for_vectors<A>(end - begin, [&](int64_t i, auto part) {
-        store(total + i, load(total + i, part) + load(from + i, part), part);
-      });
+      for_vectors<A>(end - begin, [&](int64_t i, auto part) { add_to<A>(total + i, load(from + i, part), part); });
     }
     for (int64_t i = begin; i < end; ++i) {
-      sums.host<A>()[i] += total[i - begin];
+      sums.host<G>()[i] += total[i - begin];
     }
   });
 }
@@ -129,7 +127,8 @@ void CpuBackend::linear_backward_input(const View& dx, const View& dy, const Vie
       if (!epilogue.accumulate_sums) {
         fill_zero(epilogue.column_sums);
       }
-      add_column_sums<T>(epilogue.column_sums, dx, threads_);
+      dispatch_sums<T>(epilogue.column_sums.dtype,
+                       [&]<class G>() { add_column_sums<T, G>(epilogue.column_sums, dx, threads_); });
     }
   });
 }

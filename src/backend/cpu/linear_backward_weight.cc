@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/rows.h"
@@ -24,59 +26,92 @@ int64_t segments_for(int64_t blocks, int64_t tokens) {
   return segments;
 }
 
+// Where the parts of each segment begin, and the last one's end.
+std::vector<int64_t> parts_of_segments(RowParts parts, int64_t segments, int64_t tokens) {
+  if (!parts.empty()) {
+    return {parts.begin(), parts.end()};
+  }
+  const int64_t rows = (tokens / segments + 63) / 64 * 64;
+  std::vector<int64_t> equal;
+  for (int64_t segment = 0; segment < segments; ++segment) {
+    equal.push_back(segment * rows);
+  }
+  equal.push_back(tokens);
+  return equal;
+}
+
 // dbias += the columns' sums over some rows of dy, which are added up aside first.
-template <class T>
-void add_columns(Wide<T>* dbias, const Factor<T>& dy, int64_t rows, int64_t cols) {
+template <class T, class G>
+void add_columns(G* dbias, const Factor<T>& dy, int64_t rows, int64_t cols) {
   using A = Wide<T>;
-  A* sums = scratch<A, struct BiasSums>(cols);
-  std::fill_n(sums, cols, A{0});
+  G* sums = scratch<G, struct BiasSums>(cols);
+  std::fill_n(sums, cols, G{0});
   for (int64_t row = 0; row < rows; ++row) {
     const T* from = dy.data + row * dy.stride;
-    for_vectors<A>(cols,
-                   [&](int64_t i, auto part) { store(sums + i, load(sums + i, part) + load(from + i, part), part); });
+    for_vectors<A>(cols, [&](int64_t i, auto part) { add_to<A>(sums + i, load(from + i, part), part); });
   }
   for (int64_t i = 0; i < cols; ++i) {
     dbias[i] += sums[i];
   }
 }
 
-// dw block += dy' x over the tokens [begin, end); dbias (may be null) += dy's columns.
-template <class T>
-void add_tokens(const Target<Wide<T>>& dw, Wide<T>* dbias, const View& dy, const View& x, const Block& block,
-                int64_t begin, int64_t end) {
+// dw block = dy' x over the tokens [begin, end) of one part, of which there is at least one, or += ; dbias (may be
+// null)
+// += dy's columns.
+template <class T, class G>
+void sum_tokens(const Target<G>& dw, G* dbias, const View& dy, const View& x, const Block& block, int64_t begin,
+                int64_t end) {
+  using A = Wide<T>;
+  constexpr bool kAside = !std::is_same_v<A, G>;
+  Target<A> sums;
+  if constexpr (kAside) {
+    sums = {scratch<A, struct WeightAside>(block.rows * block.cols), block.cols, false};
+  } else {
+    sums = dw;
+  }
   for (int64_t token = begin; token < end; token += kChunk) {
     const int64_t tokens = std::min(kChunk, end - token);
     const Factor<T> a{dy.host<T>() + token * dy.stride + block.row, dy.stride, true};
     const Factor<T> b{x.host<T>() + token * x.stride + block.col, x.stride};
-    multiply(dw, a, b, block.rows, block.cols, tokens);
+    multiply(sums, a, b, block.rows, block.cols, tokens);
+    sums.add = true;
     if (dbias != nullptr) {
       add_columns(dbias, a, tokens, block.rows);
+    }
+  }
+  for (int64_t row = 0; kAside && row < block.rows; ++row) {
+    const A* from = sums.data + row * sums.stride;
+    G* to = dw.data + row * dw.stride;
+    if (dw.add) {
+      for_vectors<A>(block.cols, [&](int64_t i, auto part) { add_to<A>(to + i, load(from + i, part), part); });
+    } else {
+      std::copy_n(from, block.cols, to);
     }
   }
 }
 
 // The sums of all segments but the first, which is added to dw and dbias themselves; zero at first.
-template <class A>
-class Parts {
+template <class G>
+class Segments {
  public:
-  Parts(const Threads& threads, const View& dw, int64_t segments)
+  Segments(const Threads& threads, const View& dw, int64_t segments)
       : count_(segments - 1),
         size_((dw.size() + dw.rows + 63) / 64 * 64),
-        memory_(scratch<A, struct WeightParts>(count_ * size_)) {
+        memory_(scratch<G, struct WeightSegments>(count_ * size_)) {
     for_chunks(threads, count_ * size_, 1 << 16,
-               [&](int64_t begin, int64_t end) { std::fill(memory_ + begin, memory_ + end, A{0}); });
+               [&](int64_t begin, int64_t end) { std::fill(memory_ + begin, memory_ + end, G{0}); });
   }
 
-  A* dw(int64_t segment) const { return memory_ + (segment - 1) * size_; }
-  A* dbias(int64_t segment, const View& dw) const { return memory_ + (segment - 1) * size_ + dw.size(); }
+  G* dw(int64_t segment) const { return memory_ + (segment - 1) * size_; }
+  G* dbias(int64_t segment, const View& dw) const { return memory_ + (segment - 1) * size_ + dw.size(); }
 
-  // to += the parts, one after the other, which begin `offset` elements after the segment's beginning.
+  // to += the segments' sums, one after the other, which begin `offset` elements after the segment's beginning.
   void add_to(const View& to, int64_t offset, const Threads& threads) const {
     for_chunks(threads, count_ == 0 ? 0 : to.rows, 16, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        A* sum = to.host<A>() + row * to.stride;
-        for (int64_t part = 0; part < count_; ++part) {
-          const A* from = memory_ + part * size_ + offset + row * to.cols;
+        G* sum = to.host<G>() + row * to.stride;
+        for (int64_t segment = 0; segment < count_; ++segment) {
+          const G* from = memory_ + segment * size_ + offset + row * to.cols;
           for (int64_t i = 0; i < to.cols; ++i) {
             sum[i] += from[i];
           }
@@ -87,46 +122,58 @@ class Parts {
 
  private:
   int64_t count_, size_;
-  A* memory_;
+  G* memory_;
 };
 
-template <class T>
-void backward_weight(const Threads& threads, const View& dw, const View& dbias, const View& dy, const View& x) {
-  using A = Wide<T>;
+template <class T, class G>
+void backward_weight(const Threads& threads, const View& dw, const View& dbias, const View& dy, const View& x,
+                     RowParts row_parts, bool accumulate) {
   const int64_t down = (dw.rows + kBlock - 1) / kBlock;
   const int64_t blocks = down * ((dw.cols + kBlock - 1) / kBlock);
   const int64_t segments = segments_for(blocks, dy.rows);
-  const int64_t segment_rows = (dy.rows / segments + 63) / 64 * 64;
-  const Parts<A> parts(threads, dw, segments);
+  const std::vector<int64_t> parts = parts_of_segments(row_parts, segments, dy.rows);
+  const auto first_part = [&](int64_t segment) {
+    return static_cast<size_t>((std::ssize(parts) - 1) * segment / segments);
+  };
+  const Segments<G> sums(threads, dw, segments);
   threads.parallel_for(blocks * segments, [&](int64_t piece) {
     const int64_t segment = piece / blocks;
     const int64_t row = piece % blocks % down * kBlock;
     const int64_t col = piece % blocks / down * kBlock;
     const Block block{row, std::min(kBlock, dw.rows - row), col, std::min(kBlock, dw.cols - col)};
-    Target<A> target{dw.host<A>() + row * dw.stride + col, dw.stride, true};
-    A* bias = dbias.empty() || col > 0 ? nullptr : dbias.host<A>() + row;
+    Target<G> target{dw.host<G>() + row * dw.stride + col, dw.stride, accumulate};
+    G* bias = dbias.empty() || col > 0 ? nullptr : dbias.host<G>() + row;
     if (segment > 0) {
-      target = {parts.dw(segment) + row * dw.cols + col, dw.cols, true};
-      bias = bias == nullptr ? nullptr : parts.dbias(segment, dw) + row;
+      target = {sums.dw(segment) + row * dw.cols + col, dw.cols, true};
+      bias = bias == nullptr ? nullptr : sums.dbias(segment, dw) + row;
     }
-    const int64_t end = segment == segments - 1 ? dy.rows : (segment + 1) * segment_rows;
-    add_tokens<T>(target, bias, dy, x, block, segment * segment_rows, end);
+    for (size_t part = first_part(segment); part < first_part(segment + 1); ++part) {
+      if (parts[part] < parts[part + 1]) {
+        sum_tokens<T, G>(target, bias, dy, x, block, parts[part], parts[part + 1]);
+        target.add = true;
+      }
+    }
+    for (int64_t i = 0; !target.add && i < block.rows; ++i) {
+      std::fill_n(target.data + i * target.stride, block.cols, G{0});
+    }
   });
-  parts.add_to(dw, 0, threads);
+  sums.add_to(dw, 0, threads);
   if (!dbias.empty()) {
-    parts.add_to(dbias, dw.size(), threads);
+    sums.add_to(dbias, dw.size(), threads);
   }
 }
 
 }  // namespace
 
 void CpuBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
-                                        bool accumulate) {
+                                        RowParts parts, bool accumulate) {
   if (!accumulate) {
-    fill_zero(dw);
     fill_zero(dbias);
   }
-  dispatch(dy.dtype, [&]<class T>() { backward_weight<T>(threads_, dw, dbias, dy, x); });
+  dispatch(dy.dtype, [&]<class T>() {
+    dispatch_sums<T>(dw.dtype,
+                     [&]<class G>() { backward_weight<T, G>(threads_, dw, dbias, dy, x, parts, accumulate); });
+  });
 }
 
 }  // namespace tandem

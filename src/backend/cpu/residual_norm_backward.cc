@@ -25,15 +25,15 @@ struct Row {
 
 // With x = (sum - mean) * rstd and g = dnormed * gamma: d = rstd * (g - mean(g) - x * mean(g x)) + dsum.
 // Adds the row's share to dgamma, dbeta and dbias, which may be null.
-template <class T>
-void backward_row(const Row<T>& row, Wide<T>* dgamma, Wide<T>* dbeta, Wide<T>* dbias, int64_t cols) {
+template <class T, class G>
+void backward_row(const Row<T>& row, G* dgamma, G* dbeta, G* dbias, int64_t cols) {
   using A = Wide<T>;
   Vec<A> sum_g{}, sum_gx{};
   for_vectors<A>(cols, [&](int64_t i, auto part) {
     const Vec<A> x = (load(row.sum + i, part) - row.mean) * row.rstd;
     const Vec<A> dy = load(row.dnormed + i, part);
-    store(dgamma + i, load(dgamma + i, part) + dy * x, part);
-    store(dbeta + i, load(dbeta + i, part) + dy, part);
+    add_to<A>(dgamma + i, dy * x, part);
+    add_to<A>(dbeta + i, dy, part);
     const Vec<A> g = dy * load(row.gamma + i, part);
     sum_g += g;
     sum_gx += g * x;
@@ -53,7 +53,7 @@ void backward_row(const Row<T>& row, Wide<T>* dgamma, Wide<T>* dbeta, Wide<T>* d
       store(row.dbranch + i, d, part);
     }
     if (dbias != nullptr) {
-      store(dbias + i, load(dbias + i, part) + d, part);
+      add_to<A>(dbias + i, d, part);
     }
   });
 }
@@ -69,35 +69,35 @@ void CpuBackend::residual_norm_backward(const View& dresidual, const View& dbran
   const int64_t chunks = (rows + kRowsPerChunk - 1) / kRowsPerChunk;
   const bool bias = !gradients.branch_bias.empty();
   const int64_t share_size = (bias ? 3 : 2) * cols;
-  dispatch(dnormed.dtype, [&]<class T>() {
+  const auto backward = [&]<class T, class G>() {
     using A = Wide<T>;
     const auto row_of = [](const View& view, int64_t row) {
       return view.empty() ? nullptr : view.host<T>() + row * view.stride;
     };
-    A* partial = scratch<A, struct NormPartial>(chunks * share_size);  // [chunks, dgamma, dbeta and dbias, cols]
+    G* partial = scratch<G, struct NormPartial>(chunks * share_size);  // [chunks, dgamma, dbeta and dbias, cols]
     for_chunks(threads_, rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
-      A* share = partial + begin / kRowsPerChunk * share_size;
-      std::fill_n(share, share_size, A{0});
+      G* share = partial + begin / kRowsPerChunk * share_size;
+      std::fill_n(share, share_size, G{0});
       A* factors = mask.on() && !dbranch.empty() ? scratch<A, struct NormFactors>(cols) : nullptr;
       for (int64_t row = begin; row < end; ++row) {
         if (factors != nullptr) {
           mask.fill(factors, row, 0, cols);
         }
         const A* found = statistics.host<A>() + row * statistics.stride;
-        backward_row<T>({row_of(dresidual, row), row_of(dbranch, row), row_of(dnormed, row), row_of(dsum, row),
-                         row_of(sum, row), gamma.host<A>(), factors, found[0], found[1]},
-                        share, share + cols, bias ? share + 2 * cols : nullptr, cols);
+        backward_row<T, G>({row_of(dresidual, row), row_of(dbranch, row), row_of(dnormed, row), row_of(dsum, row),
+                            row_of(sum, row), gamma.host<A>(), factors, found[0], found[1]},
+                           share, share + cols, bias ? share + 2 * cols : nullptr, cols);
       }
     });
-    const auto add_up = [&](const View& to, const A* first) {
+    const auto add_up = [&](const View& to, const G* first) {
       if (!gradients.accumulate) {
         fill_zero(to);
       }
       for_chunks(threads_, cols, 64, [&](int64_t begin, int64_t end) {
         for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-          const A* share = first + chunk * share_size;
+          const G* share = first + chunk * share_size;
           for (int64_t i = begin; i < end; ++i) {
-            to.host<A>()[i] += share[i];
+            to.host<G>()[i] += share[i];
           }
         }
       });
@@ -107,6 +107,9 @@ void CpuBackend::residual_norm_backward(const View& dresidual, const View& dbran
     if (bias) {
       add_up(gradients.branch_bias, partial + 2 * cols);
     }
+  };
+  dispatch(dnormed.dtype, [&]<class T>() {
+    dispatch_sums<T>(gradients.gamma.dtype, [&]<class G>() { backward.template operator()<T, G>(); });
   });
 }
 

@@ -76,6 +76,27 @@ void store(T* to, Vec<Wide<T>> value, Part part) {
   std::memcpy(static_cast<void*>(to), lanes, static_cast<size_t>(part.count) * sizeof(T));
 }
 
+// to += value, where the memory's type G may be wider than the lanes.
+template <class A, class G>
+void add_to(G* to, Vec<A> value, Whole whole = {}) {
+  if constexpr (std::is_same_v<A, G>) {
+    store(to, load(to, whole) + value, whole);
+  } else {
+    typedef G Wider __attribute__((vector_size(kLanes<A> * sizeof(G))));
+    Wider sum;
+    std::memcpy(&sum, to, sizeof sum);
+    sum += __builtin_convertvector(value, Wider);
+    std::memcpy(to, &sum, sizeof sum);
+  }
+}
+
+template <class A, class G>
+void add_to(G* to, Vec<A> value, Part part) {
+  for (int64_t i = 0; i < part.count; ++i) {
+    to[i] += static_cast<G>(value[i]);
+  }
+}
+
 // The value with lanes past the part replaced by `other`.
 template <class V, class A>
 V keep(V value, A, Whole) {

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kSumThreads)
 }  // namespace
 
 void CudaBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
-                                         bool accumulate) {
+                                         RowParts /*parts*/, bool accumulate) {
   require(dw.dtype == DType::f32, "the GPU keeps parameter gradients in f32, not in {}", name_of(dw.dtype));
   if (dw.size() == 0) {
     return;

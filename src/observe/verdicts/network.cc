@@ -28,10 +28,10 @@ const char* label_of(const Waits& w) {
                                                                      : "no";
 }
 
-// With half the bytes: what was hidden behind compute still is.
-double exposed_with_half(const Waits& w) {
+// With a share of the bytes: what was hidden behind compute still is.
+double exposed_with_share(const Waits& w, double share) {
   const double hidden = w.transfer - w.exposed;
-  return std::max(w.transfer / 2 - hidden, 0.0);
+  return std::max(w.transfer * share - hidden, 0.0);
 }
 
 // "it is a 100 Mbit port", as far as the rate while transferring, between `least` and `most` bytes a second, shows it.
@@ -101,16 +101,22 @@ std::string bytes_text(Verdict& v, const std::vector<RankClock>& clocks, const L
   return fmt::format("; {} sends {} a step{}{}{}", first.name(), human_bytes(first.sent), plan, others, drops);
 }
 
-std::string what_if_text(Verdict& v, const Waits& w, const std::string& wire) {
+// Of the bytes of a step, if gradients were bf16. f64 come back as f32; with a sharded optimizer weights do, in f32.
+double bf16_share(const SetupPoint& setup) {
+  const double back = setup.sharded > 0 ? 4 : 2;
+  return setup.wire == "f32" ? (2 + back) / 8 : setup.wire == "f64" ? (2 + back) / 12 : kUnknown;
+}
+
+std::string what_if_text(Verdict& v, const Waits& w, const SetupPoint& setup) {
   const double infinite = w.step - w.exposed;
   v.add("step_infinite_network", infinite, "s").add("speedup_infinite_network", w.step / infinite);
   std::string text = fmt::format("; with an infinitely fast network a step would take {} ({:.3g} times as fast)",
                                  seconds_text(infinite), w.step / infinite);
-  if (wire == "f32") {
-    const double half = infinite + exposed_with_half(w);
-    v.add("step_bf16", half, "s").add("speedup_bf16", w.step / half);
-    text += fmt::format(", with bf16 on the wire {}{} ({:.3g} times)", w.measured ? "" : "at most ", seconds_text(half),
-                        w.step / half);
+  if (const double share = bf16_share(setup); share > 0) {
+    const double less = infinite + exposed_with_share(w, share);
+    v.add("step_bf16", less, "s").add("speedup_bf16", w.step / less);
+    text += fmt::format(", with bf16 on the wire {}{} ({:.3g} times)", w.measured ? "" : "at most ", seconds_text(less),
+                        w.step / less);
   }
   return text;
 }
@@ -170,7 +176,7 @@ Verdict network(const RunData& run) {
   v.add("transfer", w.measured ? w.transfer : kUnknown, "s");
   const LinkTraffic link = link_traffic(run, clocks);
   v.answer = opening(v.label, w) + link_text(v, w, link) + bytes_text(v, clocks, link);
-  v.answer += w.exposed / w.step >= 0.01 && w.exposed < w.step ? what_if_text(v, w, clocks.front().setup.wire) : "";
+  v.answer += w.exposed / w.step >= 0.01 && w.exposed < w.step ? what_if_text(v, w, clocks.front().setup) : "";
   v.answer += ".";
   return v;
 }
