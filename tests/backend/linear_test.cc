@@ -13,6 +13,7 @@ using testing::append;
 using testing::MasterOf;
 using testing::Matrix;
 using testing::Results;
+using testing::Size;
 
 const StepState kState{.seed = 5, .step = 3, .first_source = 17, .first_target = 40};
 constexpr uint32_t kPlace = 9;
@@ -27,6 +28,59 @@ struct Case {
   bool accumulate = false;
   bool pre = false;  // also where the activation does not need it
 };
+
+// f64 gradients of f32 rows: the same bits however the parts are shared out over calls, and within rounding of f64's
+// own sums; f32 gradients do not have the former.
+TEST(LinearBackwardWeight, SumsOfPartsDoNotDependOnTheCalls) {
+  constexpr int64_t kRows = 700;
+  const std::vector<int32_t> cuts{0, 1, 1, 64, 131, 200, 330, 512, 513, 700};
+  for (const Size size : {Size{33, 65}, Size{513, 40}, Size{5, 1030}, Size{1, 1}}) {
+    Matrix<float> dy = Matrix<float>::random(kRows, size.rows, 1), x = Matrix<float>::random(kRows, size.cols, 2);
+    for (Matrix<float>* rows : {&dy, &x}) {  // with as many digits as f32 has
+      std::for_each(rows->data.begin(), rows->data.end(), [](float& value) { value *= 1.0F / 3; });
+    }
+    const auto gradients = [&](auto zero, const std::vector<size_t>& calls, int threads) {
+      using G = decltype(zero);
+      const auto backend = make_cpu_backend(threads);
+      Matrix<G> dw = Matrix<G>::random(size.rows, size.cols, 3), dbias = Matrix<G>::random(1, size.rows, 4);
+      size_t begin = 0;
+      for (const size_t end : calls) {
+        const int32_t first = cuts[begin], rows = cuts[end] - first;
+        std::vector<int32_t> parts;
+        for (size_t i = begin; i <= end; ++i) {
+          parts.push_back(cuts[i] - first);
+        }
+        backend->linear_backward_weight(dw.view(), dbias.view(), dy.view().slice_rows(first, rows),
+                                        x.view().slice_rows(first, rows), parts, begin > 0);
+        begin = end;
+      }
+      std::vector<G> all = dw.data;
+      all.insert(all.end(), dbias.data.begin(), dbias.data.end());
+      return all;
+    };
+    const size_t last = cuts.size() - 1;
+    const std::vector<double> whole = gradients(0.0, {last}, 1);
+    for (int64_t i = 0; i < size.rows * (size.cols + 1); ++i) {
+      const int64_t row = i < size.rows * size.cols ? i / size.cols : i - size.rows * size.cols;
+      double sum = 0, largest = 0;
+      for (int64_t r = 0; r < kRows; ++r) {
+        const double factor = i < size.rows * size.cols ? static_cast<double>(x.row(r)[i % size.cols]) : 1;
+        sum += static_cast<double>(dy.row(r)[row]) * factor;
+        largest += std::abs(static_cast<double>(dy.row(r)[row]) * factor);
+      }
+      ASSERT_TRUE(std::abs(whole[static_cast<size_t>(i)] - sum) <= 1e-6 * largest) << i;
+    }
+    for (const int threads : {1, 3}) {
+      EXPECT_EQ(gradients(0.0, {last}, threads), whole);
+      EXPECT_EQ(gradients(0.0, {1, 3, 4, last}, threads), whole);
+      EXPECT_EQ(gradients(0.0, {2, 6, last}, threads), whole);
+    }
+    const std::vector<float> narrow = gradients(0.0F, {last}, 1);
+    for (size_t i = 0; i < whole.size(); ++i) {
+      ASSERT_TRUE(std::abs(static_cast<double>(narrow[i]) - whole[i]) <= 1e-4) << i;
+    }
+  }
+}
 
 // x -> y -> the gradients of x, w and bias for a given dy. `dx_epilogue` is that of the layer before, which is taken
 // to have had the same activation and dropout.

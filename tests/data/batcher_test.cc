@@ -248,6 +248,74 @@ TEST(Batcher, workers_and_rounds_share_the_same_steps) {
   }
 }
 
+// Tokens of every part of a step, in order.
+using Parts = std::vector<std::pair<std::vector<int32_t>, std::vector<int32_t>>>;
+
+void append_parts(Parts& parts, const TrainStep& step) {
+  for (const HostBatch& round : step.rounds) {
+    const HostSide &source = round.source, &target = round.target;
+    ASSERT_EQ(source.parts.size(), target.parts.size());
+    ASSERT_GE(source.parts.size(), 2U);
+    for (const HostSide* side : {&source, &target}) {
+      EXPECT_EQ(side->parts.front(), 0);
+      EXPECT_EQ(side->parts.back(), static_cast<int32_t>(side->tokens.size()));
+    }
+    for (size_t i = 0; i + 1 < source.parts.size(); ++i) {
+      EXPECT_LT(source.parts[i], source.parts[i + 1]);
+      EXPECT_LT(target.parts[i], target.parts[i + 1]);
+      parts.push_back({{source.tokens.begin() + source.parts[i], source.tokens.begin() + source.parts[i + 1]},
+                       {target.tokens.begin() + target.parts[i], target.tokens.begin() + target.parts[i + 1]}});
+    }
+  }
+}
+
+// Whoever works on a step, in whatever rounds, it has the same parts, and shares are even.
+TEST(Batcher, parts_do_not_depend_on_workers_and_rounds) {
+  const Pairs pairs(1500, 0, 10);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  for (const int64_t part_tokens : {40, 100, 100000}) {
+    Parts alone;
+    for (const int workers : {1, 2, 3, 4, 6, 12, 7}) {
+      for (const int64_t micro : {0, 200, 400}) {
+        const BatchConfig config{.tokens = 1500, .round = {micro, micro}, .part_tokens = part_tokens};
+        std::vector<Batcher> team;
+        for (int worker = 0; worker < workers; ++worker) {
+          team.emplace_back(corpus, config, worker, workers);
+        }
+        Parts found;
+        for (int i = 0; i < 5; ++i) {
+          int64_t most = 0, all = 0;
+          for (Batcher& batcher : team) {
+            const TrainStep step = batcher.next();
+            append_parts(found, step);
+            int64_t tokens = 0;
+            for (const HostBatch& round : step.rounds) {
+              EXPECT_TRUE(micro == 0 || static_cast<int64_t>(round.source.tokens.size()) <= micro);
+              EXPECT_TRUE(micro == 0 || static_cast<int64_t>(round.target.tokens.size()) <= micro);
+              tokens += static_cast<int64_t>(round.source.tokens.size() + round.target.tokens.size());
+            }
+            EXPECT_FALSE(step.source_ids.empty());
+            most = std::max(most, tokens);
+            all = step.source_tokens + step.target_tokens;
+          }
+          EXPECT_LE(static_cast<double>(most), 1.15 * static_cast<double>(all) / workers + 2 * 22)
+              << workers << " workers, parts of " << part_tokens;
+        }
+        if (alone.empty()) {
+          alone = found;
+          const size_t wanted = part_tokens == 40 ? 72 : part_tokens == 100 ? 24 : 12;
+          EXPECT_LE(found.size(), 5 * wanted);
+          EXPECT_GE(found.size(), 5 * wanted - 10) << "a part is empty where a long pair lies across it";
+        } else if (workers != 7 || part_tokens == 40) {
+          EXPECT_TRUE(found == alone) << workers << " workers, rounds of " << micro << ", parts of " << part_tokens;
+        } else {  // few parts, which seven could not share evenly
+          EXPECT_FALSE(found == alone);
+        }
+      }
+    }
+  }
+}
+
 TEST(Batcher, more_workers_than_pairs) {
   const Pairs pairs(2, 5, 5);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);

@@ -126,6 +126,44 @@ TEST(Communicator, CallsOnTheSameMemoryKeepTheirOrder) {
   });
 }
 
+// f64 values, f32 sums: what a plain loop over the ranks in f64 gives, rounded once.
+TEST(Communicator, RoundedSums) {
+  for (const int size : {1, 2, 3, 7}) {
+    for (const int64_t count : kCounts) {
+      std::vector<double> wide(count);
+      for (int rank = 0; rank < size; ++rank) {
+        const std::vector<float> own = values_of<float>(rank, count);
+        std::transform(own.begin(), own.end(), wide.begin(), wide.begin(),
+                       [](float value, double sum) { return sum + static_cast<double>(value) / 3; });
+      }
+      const std::vector<float> expected(wide.begin(), wide.end());
+      with_ranks(size, [&](Communicator& ranks) {
+        const std::vector<float> own = values_of<float>(ranks.rank(), count);
+        std::vector<double> values(own.begin(), own.end());
+        std::for_each(values.begin(), values.end(), [](double& value) { value /= 3; });
+        std::vector<float> sums(count, -1), after(count, 1);
+        Handle first = ranks.start_rounded_all_reduce(view_of(sums), view_of(values));
+        Handle second = ranks.start_all_reduce(view_of(sums));  // of the first one's result
+        Handle third = ranks.start_all_reduce(view_of(after));
+        first.wait();
+        second.wait();
+        third.wait();
+        for (int64_t i = 0; i < count; ++i) {
+          float times = 0;
+          for (int rank = 0; rank < size; ++rank) {
+            times += expected[i];
+          }
+          ASSERT_EQ(sums[i], times) << i;
+          ASSERT_EQ(after[i], size);
+        }
+        const auto plan = ranks.planned_rounded_all_reduce(count);
+        const Traffic rest = planned_all_reduce(count, DType::f32, ranks.rank(), size);
+        EXPECT_EQ(ranks.traffic(), plan + rest + rest);
+      });
+    }
+  }
+}
+
 TEST(Communicator, DroppedHandleWaitsForItsBuffer) {
   with_ranks(2, [&](Communicator& ranks) {
     for (int round = 0; round < 20; ++round) {
@@ -179,6 +217,8 @@ TEST(Communicator, SingleLeavesBuffersAsTheyAre) {
   single->barrier();
   EXPECT_TRUE(same_bits(values, values_of<float>(0, 1000)));
   EXPECT_EQ(single->traffic(), Traffic{});
+  std::vector<double> wide(1000);
+  EXPECT_NE(testing::message_of([&] { single->start_rounded_all_reduce(view_of(values), view_of(wide)); }), "");
   single->abort("enough");
   EXPECT_EQ(testing::message_of([&] { single->barrier(); }), "enough");
 }
@@ -189,6 +229,10 @@ TEST(Communicator, RefusesWhatItCannotWorkOn) {
     EXPECT_THROW(ranks.all_reduce(host_view(values.data(), 3, 4).slice_cols(0, 2)), Error);
     EXPECT_THROW(ranks.all_reduce(make_view(values.data(), DType::f32, 1, 12, Memory::device)), Error);
     EXPECT_THROW(ranks.broadcast(view_of(values), 2), Error);
+    std::vector<double> wide(12), few(11);
+    EXPECT_THROW(ranks.start_rounded_all_reduce(view_of(values), view_of(few)), Error);
+    EXPECT_THROW(ranks.start_rounded_all_reduce(view_of(wide), view_of(wide)), Error);
+    EXPECT_THROW(ranks.start_rounded_all_reduce(view_of(values), view_of(values)), Error);
     ranks.all_reduce(view_of(values));  // none of that did harm
   });
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "core/error.h"
+#include "dist/hierarchical.h"
 #include "ranks.h"
 #include "teams.h"
 
@@ -58,6 +59,50 @@ TEST(Team, GroupsOfRanks) {
     across.all_reduce(view_of(value));
     EXPECT_EQ(value[0], 15);
     EXPECT_THROW(team.add_communicator("of others", {(team.rank() + 1) % 4}), Error);
+  }));
+}
+
+// Two hosts of two ranks: the same sums on all of them, in place, rounded, scattered and gathered; as many bytes as
+// planned.
+TEST(Team, SumsInsideTheHostsThenBetweenThem) {
+  constexpr int64_t kCount = 160000;  // in four equal shards
+  std::vector<World> worlds = make_local_worlds(4);
+  for (World& world : worlds) {
+    world.node = world.rank / 2;
+    world.nodes = 2;
+    world.local_rank = world.rank % 2;
+    world.local_size = 2;
+  }
+  std::vector<double> expected(kCount);
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::vector<float> own = values_of<float>(rank, kCount);
+    std::transform(own.begin(), own.end(), expected.begin(), expected.begin(), std::plus<>());
+  }
+  expect_no_errors(run_ranks(worlds, [&](const World& world) {
+    const auto team = join_team(world, {}, quick_options());
+    {
+      const auto levels = make_hierarchical_communicator(*team);
+      const std::vector<float> own = values_of<float>(team->rank(), kCount);
+      std::vector<double> values(own.begin(), own.end()), scattered = values, whole = values;
+      std::vector<float> sums(kCount);
+      levels->start_rounded_all_reduce(view_of(sums), view_of(values)).wait();
+      levels->reduce_scatter(view_of(scattered));
+      const Shard shard = levels->own_shard(kCount);
+      ASSERT_EQ(shard.count, kCount / 4);
+      for (int64_t i = shard.begin; i < shard.begin + shard.count; ++i) {
+        ASSERT_EQ(scattered[i], expected[i]) << i;
+      }
+      levels->all_gather(view_of(scattered));
+      levels->all_reduce(view_of(whole));
+      for (int64_t i = 0; i < kCount; ++i) {  // f32 values of like size: f64 adds them without rounding
+        ASSERT_EQ(sums[i], static_cast<float>(expected[i])) << i;
+        ASSERT_EQ(whole[i], expected[i]) << i;
+        ASSERT_EQ(scattered[i], expected[i]) << i;
+      }
+      const Traffic twice = levels->planned_all_reduce(kCount, DType::f64);
+      EXPECT_EQ(levels->traffic(), levels->planned_rounded_all_reduce(kCount) + twice + twice);
+    }
+    team->leave();
   }));
 }
 
