@@ -59,6 +59,8 @@ std::vector<Case> cases() {
     all.push_back({rows, 128, 512, true, Activation::relu, 0.1F, 0, false, true});
     all.push_back({rows, 64, 320, true, Activation::relu, 0, 8, false, true});
   }
+  all.push_back({8000, 64, 2048, true, Activation::relu, 0.1F, 0, false, true});  // several tiles for each block
+  all.push_back({127, 64, 320, true, Activation::relu, 0.5F, 0, false, true});    // a mask without quick_keep_pair
   all.push_back({.rows = 64, .in = 64, .out = 8200, .bias = true});
   return all;
 }

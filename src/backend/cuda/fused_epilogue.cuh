@@ -105,6 +105,16 @@ __device__ inline uint32_t pack_relu(float low, float high) {
   return both;
 }
 
+// keep_pair in three instructions: of (lane, threshold - 1) the larger one is another number than threshold - 1 iff the
+// lane is kept, and so are the two as bf16, unless threshold - 1 were a zero or a NaN. below: threshold - 1, twice.
+__device__ inline bool quick_keep_possible(uint32_t threshold) { return ((threshold - 1) & 0x7FFF) - 1 < 0x7F80; }
+__device__ inline uint32_t quick_keep_pair(uint32_t pair, uint32_t lanes, uint32_t below) {
+  uint32_t larger, kept;
+  asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(lanes), "r"(below));
+  asm("set.neu.u32.bf16x2 %0, %1, %2;" : "=r"(kept) : "r"(larger), "r"(below));
+  return pair & kept;
+}
+
 // A bit for each of eight bf16, 1 where it is not 0. None is negative.
 __device__ inline uint32_t nonzero_bits(const uint4& v) {
   constexpr uint32_t kCarry = 0x7FFF7FFF;  // takes what is not 0 to the sign
@@ -155,28 +165,38 @@ struct DropoutEpilogue {
   __device__ Gates fetch_gates(const Chunk&) const { return {}; }
 
   __device__ void finish(Chunk chunk, int /*part*/, const Gates&, const Constants& random) const {
+    const auto column = random.column(chunk.col / 8 + chunk.lane % 8);
 #pragma unroll 1
     for (int r = 0; r < kGroupRows; r += 16) {
-      drop_and_store(chunk, random);
+      uint4 v[4];
+      chunk.read(v);
+      if (dropout.threshold > 0) {
+        drop(v, chunk.row + chunk.lane / 8, random, column);
+      }
+      store(v, chunk);
       chunk.advance();
     }
   }
 
-  // 16 rows of the chunk.
-  __device__ void drop_and_store(const Chunk& chunk, const PhiloxRows& random) const {
-    const int row = chunk.row + chunk.lane / 8, unit = chunk.col / 8 + chunk.lane % 8;
-    uint4 v[4];
-    chunk.read(v);
-    if (dropout.threshold > 0) {
-      const uint32_t limit = dropout.threshold << 16;  // rate 1: everything is 0 already, by the scale
-      uint32_t lanes[4][4];
-      random.lanes(lanes, row, unit);
+  // Rows row, row + 4, row + 8 and row + 12. Rate 1: everything is 0 already, by the scale.
+  __device__ void drop(uint4 (&v)[4], int row, const PhiloxRows& random, const PhiloxRows::Column& column) const {
+    uint32_t lanes[4][4];
+    random.lanes(lanes, row, column);
+    const uint32_t limit = dropout.threshold << 16, below = (dropout.threshold - 1) * 0x10001;
+    const bool quick = quick_keep_possible(dropout.threshold);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        v[i] = {keep_pair(v[i].x, lanes[i][0], limit), keep_pair(v[i].y, lanes[i][1], limit),
-                keep_pair(v[i].z, lanes[i][2], limit), keep_pair(v[i].w, lanes[i][3], limit)};
+    for (int i = 0; i < 4; ++i) {
+      uint32_t* const pairs[4] = {&v[i].x, &v[i].y, &v[i].z, &v[i].w};
+#pragma unroll
+      for (int p = 0; p < 4; ++p) {
+        *pairs[p] = quick ? quick_keep_pair(*pairs[p], lanes[i][p], below) : keep_pair(*pairs[p], lanes[i][p], limit);
       }
     }
+  }
+
+  // 16 rows of the chunk.
+  __device__ void store(const uint4 (&v)[4], const Chunk& chunk) const {
+    const int row = chunk.row + chunk.lane / 8, unit = chunk.col / 8 + chunk.lane % 8;
     Bf16* to = y + row * y_stride + unit * 8;
     uint8_t* bits = gate + row * gate_stride + unit;
 #pragma unroll

@@ -1,6 +1,7 @@
-// Blocks of 128 x 256 sums, as many as there are processors. One warp asks the copy engine for tiles of 64 columns of
-// both factors, three stages ahead; two groups of four warps multiply, each 64 of the 128 rows; three warps finish what
-// they have multiplied while they are at the next tile.
+// Blocks of 128 x 256 sums, as many as there are processors. Two groups of four warps multiply, each 64 of the 128
+// rows; the four warps of a third one, one for each part of the processor, finish what they have multiplied while they
+// are at the next tile. There is no fifth for the copy engine (more warps leave the others too few registers): a warp
+// of the second group asks it for tiles of 64 columns of both factors, up to three stages ahead.
 //
 // Tiles this large, and a pair of blocks that shares the second factor's, keep the traffic from the L2 cache below what
 // it gives (128 x 128 would double it).
@@ -11,7 +12,7 @@ namespace tandem::cuda {
 
 namespace {
 
-constexpr int kGroups = 2;  // that multiply; of one more, the last warp brings the tiles and the others finish
+constexpr int kGroups = 2;  // that multiply; one more finishes
 constexpr int kThreads = (kGroups + 1) * kGroupThreads;
 constexpr int kTileRows = kGroupRows * kGroups;
 constexpr int kDepth = 64;  // of a stage: one row of the swizzle, 128 bytes
@@ -39,8 +40,6 @@ struct Shape {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-constexpr int kFinishers = kGroupWarps - 1;
-
 using Stages = Ring<kStages, kStageBytes>;
 using Results = Ring<kGroups, kSlotBytes>;  // one slot for each group
 
@@ -61,22 +60,47 @@ __device__ void bring_second(const Stages& stages, const CUtensorMap& b, int col
   }
 }
 
+// Brings the stages of all tiles, one after the other: the work of one warp.
 template <bool kTransposedB>
-__device__ void bring_tiles(Stages stages, const CUtensorMap& a, const CUtensorMap& b, const Shape& shape) {
-  for (int tile = shape.first(); tile < shape.tiles; tile = shape.next(tile)) {
-    for (int step = 0; step < shape.steps; ++step) {
-      stages.wait_empty();
-      arrive_and_expect(stages.full_now(), kStageBytes);
-      load_box(stages.at(), a, shape.row(tile), step * kDepth, stages.full_now());
-      bring_second<kTransposedB>(stages, b, shape.col(tile), step);
-      stages.advance();
+struct Bringer {
+  const CUtensorMap& a;
+  const CUtensorMap& b;
+  const Shape& shape;
+  bool on;  // in this warp
+  Stages stages;
+  int tile, step = 0;
+  int row = shape.row(tile), col = shape.col(tile);
+
+  // The next one, where there is one, as soon as all groups have done with what it replaces.
+  __device__ void bring() {
+    if (!on || tile >= shape.tiles) {
+      return;
     }
+    stages.wait_empty();
+    arrive_and_expect(stages.full_now(), kStageBytes);
+    load_box(stages.at(), a, row, step * kDepth, stages.full_now());
+    bring_second<kTransposedB>(stages, b, col, step);
+    stages.advance();
+    if (++step == shape.steps) {
+      step = 0;
+      tile = shape.next(tile);
+      row = shape.row(tile);
+      col = shape.col(tile);
+    }
+  }
+};
+
+// The warp has done with a stage.
+__device__ void release_stage(uint32_t barrier, int lane) {
+  if (lane < kCluster) {
+    arrive_at(barrier, lane);
   }
 }
 
 // sums = the group's 64 rows of the tile's product.
 template <bool kTransposedB>
-__device__ void multiply_tile(float (&sums)[128], Stages& stages, const Writer& writer, int steps) {
+__device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kTransposedB>& bringer, const Writer& writer,
+                              int steps) {
   constexpr uint32_t kStepA = 32, kStepB = kTransposedB ? 16 * 128 : 32;  // bytes, for 16 of the inner dimension
   const int lane = writer.thread % kWarp;
   uint32_t used = 0;  // barrier of the stage before
@@ -92,17 +116,16 @@ __device__ void multiply_tile(float (&sums)[128], Stages& stages, const Writer& 
     }
     commit_products();
     wait_products<1>();
-    if (step > 0 && lane < kCluster) {
-      arrive_at(used, lane);
+    if (step > 0) {
+      release_stage(used, lane);
+      bringer.bring();
     }
     used = stages.empty_now();
     stages.advance();
   }
   wait_products<0>();
   settle(sums);
-  if (lane < kCluster) {
-    arrive_at(used, lane);
-  }
+  release_stage(used, lane);
 }
 
 // Chunk `number` of a group's part of the tile.
@@ -121,45 +144,49 @@ __device__ void finish_chunk(const Results& results, const Epilogue& epilogue,
   }
 }
 
-// The last tile has no next one behind which it could be finished: the groups do it themselves.
+// The last tile has no next one behind which it could be finished: the groups do it themselves. There is at least one.
 template <class Epilogue>
-__device__ void multiply_tiles(Stages stages, Results results, const Epilogue& epilogue, const Shape& shape,
-                               Writer writer) {
+__device__ void multiply_tiles(Stages stages, Results results, Bringer<Epilogue::kTransposedB> bringer,
+                               const Epilogue& epilogue, const Shape& shape, Writer writer) {
   results.slot = writer.group;
   const int lane = writer.thread % kWarp, warp = writer.thread / kWarp;
-  for (int tile = shape.first(); tile < shape.tiles; tile = shape.next(tile)) {
+#pragma unroll 1
+  for (int i = 0; i < kStages; ++i) {
+    bringer.bring();
+  }
+  int tile = shape.first();
+  while (true) {
     const uint32_t bias = epilogue.fetch_bias(shape.col(tile), writer.thread);
     float sums[128];
-    multiply_tile<Epilogue::kTransposedB>(sums, stages, writer, shape.steps);
+    multiply_tile(sums, stages, bringer, writer, shape.steps);
     results.wait_empty();
     epilogue.write(results.at(), sums, bias, writer);
     __syncwarp();
     if (lane == 0) {
       arrive(results.full_now());
     }
+    bringer.bring();
     if (shape.last(tile)) {
-      finish_chunk(results, epilogue, epilogue.constants(), shape, tile, writer.group, warp, lane);
+      break;
     }
     results.parity ^= 1;
     writer.parity ^= 1;
+    tile = shape.next(tile);
   }
+  finish_chunk(results, epilogue, epilogue.constants(), shape, tile, writer.group, warp, lane);
 }
 
-// Chunks are taken in turn, from slot to slot.
+// Each warp has its chunk of every slot.
 template <class Epilogue>
 __device__ void finish_tiles(Results results, const Epilogue& epilogue, const Shape& shape, int warp, int lane) {
   const auto constants = epilogue.constants();
-  int number = warp;
   for (int tile = shape.first(); !shape.last(tile); tile = shape.next(tile)) {
     for (int group = 0; group < kGroups; ++group) {
-      for (; number < kGroupWarps; number += kFinishers) {
-        finish_chunk(results, epilogue, constants, shape, tile, group, number, lane);
-        __syncwarp();
-        if (lane == 0) {
-          arrive(results.empty_now());
-        }
+      finish_chunk(results, epilogue, constants, shape, tile, group, warp, lane);
+      __syncwarp();
+      if (lane == 0) {
+        arrive(results.empty_now());
       }
-      number -= kGroupWarps;
       results.advance();
     }
   }
@@ -185,6 +212,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     stages.init_barriers(1, kCluster * kGroups * kGroupWarps);
     results.init_barriers(kGroupWarps, kGroupWarps);
     publish_barriers();
+    prefetch_map(a);
+    prefetch_map(b);
   }
   sync_cluster();
   await_previous();
@@ -192,16 +221,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (group < kGroups) {
     raise_registers<184>();
     float2* const scaled = reinterpret_cast<float2*>(slots + kGroups * kSlotBytes + group * kScaledBytes);
-    multiply_tiles(stages, results, epilogue, shape, {.group = group, .thread = thread, .parity = 0, .scaled = scaled});
+    // The second group is a step behind the first, so that it seldom waits for it before it brings.
+    const Bringer<Epilogue::kTransposedB> bringer{
+        .a = a, .b = b, .shape = shape, .on = warp == kGroupWarps, .stages = stages, .tile = shape.first()};
+    multiply_tiles(stages, results, bringer, epilogue, shape,
+                   {.group = group, .thread = thread, .parity = 0, .scaled = scaled});
   } else {
     lower_registers<136>();
-    if (warp % kGroupWarps < kFinishers) {
-      finish_tiles(results, epilogue, shape, warp % kGroupWarps, lane);
-    } else if (lane == 0) {
-      prefetch_map(a);
-      prefetch_map(b);
-      bring_tiles<Epilogue::kTransposedB>(stages, a, b, shape);
-    }
+    finish_tiles(results, epilogue, shape, warp % kGroupWarps, lane);
   }
   sync_cluster();  // no block goes while another may still write to its shared memory
 #endif

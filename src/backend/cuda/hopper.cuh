@@ -46,8 +46,16 @@ __device__ inline void publish_barriers() {
 __device__ inline void arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// All lanes of a warp come here; one of them arrives.
 __device__ inline void arrive_and_expect(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+  asm volatile(
+      "{\n"
+      ".reg .pred one;\n"
+      "elect.sync _|one, 0xFFFFFFFF;\n"
+      "@one mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n"
+      "}" ::"r"(barrier),
+      "r"(bytes)
+      : "memory");
 }
 // Until the phase with this parity has ended; the one before the first counts as ended with parity 1.
 __device__ inline void wait_barrier(uint32_t barrier, uint32_t parity) {
@@ -116,11 +124,16 @@ __device__ inline void sync_threads_of(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// ---- the copy engine: one box of a matrix, beginning at (row, col); what lies outside the matrix reads as 0.
+// ---- the copy engine: one box of a matrix, beginning at (row, col); what lies outside the matrix reads as 0. All
+// lanes of a warp come here with the same arguments and one of them asks: with a branch for that thread, the compiler
+// gives up the registers that all lanes share in the whole loop around it, between the products too.
 __device__ inline void load_box(uint32_t to, const CUtensorMap& map, int row, int col, uint32_t barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
-          to),
+      "{\n"
+      ".reg .pred one;\n"
+      "elect.sync _|one, 0xFFFFFFFF;\n"
+      "@one cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];\n"
+      "}" ::"r"(to),
       "l"(&map), "r"(col), "r"(row), "r"(barrier)
       : "memory");
 }
@@ -128,8 +141,12 @@ __device__ inline void load_box(uint32_t to, const CUtensorMap& map, int row, in
 __device__ inline void load_box_to(uint32_t to, const CUtensorMap& map, int row, int col, uint32_t barrier,
                                    uint16_t blocks) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
-      "%3}], [%4], %5;" ::"r"(to),
+      "{\n"
+      ".reg .pred one;\n"
+      "elect.sync _|one, 0xFFFFFFFF;\n"
+      "@one cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%2, %3}], [%4], %5;\n"
+      "}" ::"r"(to),
       "l"(&map), "r"(col), "r"(row), "r"(barrier), "h"(blocks)
       : "memory");
 }
