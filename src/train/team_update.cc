@@ -219,12 +219,22 @@ void TeamUpdate::complete_average() {
 }
 
 void TeamUpdate::gather_moment(float* whole, const float* own, Communicator& host) const {
-  const View padded = host_view(whole, 1, reducer_.plan().padded);
-  for (const Piece& piece : own_) {
-    std::copy_n(own + piece.first, piece.count, whole + piece.begin);
-  }
-  for (const Bucket& bucket : reducer_.plan().all()) {
-    host.all_gather(padded.slice_cols(bucket.begin, bucket.count));
+  const int ranks = host.size();
+  std::vector<double> numbers(static_cast<size_t>(ranks));  // of each rank's shard: `host` goes by ranks
+  numbers[static_cast<size_t>(host.rank())] = communicator_.shard_number();
+  host.all_reduce(host_view(numbers.data(), 1, ranks));
+  const std::vector<Bucket> buckets = reducer_.plan().all();
+  std::vector<float> by_rank;
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    const int64_t count = buckets[i].count;
+    by_rank.resize(static_cast<size_t>(count));
+    std::copy_n(own + own_[i].first, own_[i].count, by_rank.data() + host.own_shard(count).begin);
+    host.all_gather(host_view(by_rank.data(), 1, count));
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Shard from = shard_of(count, ranks, rank);
+      const Shard to = shard_of(count, ranks, static_cast<int>(numbers[static_cast<size_t>(rank)]));
+      std::copy_n(by_rank.data() + from.begin, to.count, whole + buckets[i].begin + to.begin);
+    }
   }
 }
 

@@ -58,6 +58,23 @@ TEST_F(TeamTrain, AnyNumberOfWorkersTrainsTheSameBits) {
   }
 }
 
+// Two hosts of two workers add up inside the hosts first, and a sharded optimizer's parts are then not in the order of
+// the ranks: what is saved must be. Another number of workers goes on from it.
+TEST_F(TeamTrain, HostsOfSeveralWorkersTrainTheSameBits) {
+  const std::string hosts = "localhost:2,127.0.0.1:2";
+  const std::vector<std::string> set{"optimizer.ema_decay=0.9"}, sharded{set.front(), "dist.shard_optimizer=true"};
+  ASSERT_EQ(run(command("1", kSteps, set)).exit_code, 0);
+  for (const auto& [name, more] : {std::pair{"whole", set}, std::pair{"sharded", sharded}}) {
+    for (const int steps : {20, 40}) {
+      const Result result = run(launch_arguments(hosts, command(name, steps, more)));
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+    }
+    expect_trains(3, name, kSteps, set);
+    expect_same_losses("1", name);
+    EXPECT_TRUE(saved_bits(directory_ / "1") == saved_bits(directory_ / name)) << name;
+  }
+}
+
 // Gradients are rounded where the workers add them.
 TEST_F(TeamTrain, InF32TheLossesAreTheSame) {
   const std::vector<std::string> set{"dist.wire=f32", "model.activation=gelu"};
