@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint32_t kShuffle = 0x5F1E;  // PhiloxStream's purpose
 constexpr int64_t kParts = 12;         // or a multiple: 1, 2, 3, 4, 6 and 12 workers get the same number of them
+constexpr int64_t kPartSide = 256;     // most tokens of a side in a part, or one pair: small rounds hold it as well
 
 // Uniform in [0, bound) without bias, from one random word and mostly without a division (Lemire, "Fast random integer
 // generation in an interval", 2019): a permutation of millions draws millions.
@@ -241,18 +242,30 @@ void Batcher::add_rounds(TrainStep& step, const std::vector<Planned>& planned, c
   }
 }
 
-TrainStep Batcher::next() {
-  const std::vector<Planned> planned = plan();
+std::vector<size_t> Batcher::cuts_of(const std::vector<Planned>& planned) const {
   std::vector<int64_t> sums{0};
   for (const Planned& pair : planned) {
     sums.push_back(sums.back() + pair.source + pair.target);
   }
   const int64_t parts = parts_of(sums.back());
-  std::vector<size_t> cuts;
-  for (int64_t part = parts * worker_ / workers_; part <= parts * (worker_ + 1) / workers_; ++part) {
-    cuts.push_back(cut_at(sums, part, parts));
+  std::vector<size_t> cuts{cut_at(sums, parts * worker_ / workers_, parts)};
+  for (int64_t part = parts * worker_ / workers_ + 1; part <= parts * (worker_ + 1) / workers_; ++part) {
+    const size_t end = cut_at(sums, part, parts);
+    Planned inside{-1, 0, 0};
+    for (size_t i = cuts.back(); i < end; ++i) {
+      inside = inside + planned[i];
+      if (config_.part_tokens > 0 && i > cuts.back() && std::max(inside.source, inside.target) > kPartSide) {
+        cuts.push_back(i);
+        inside = planned[i];
+      }
+    }
+    cuts.push_back(end);
   }
+  return cuts;
+}
 
+TrainStep Batcher::next() {
+  const std::vector<Planned> planned = plan();
   TrainStep step;
   step.pairs = static_cast<int64_t>(planned.size());
   step.after = cursor_;
@@ -262,7 +275,7 @@ TrainStep Batcher::next() {
     step.source_tokens += pair.source;
     step.target_tokens += pair.target;
   }
-  add_rounds(step, planned, cuts);
+  add_rounds(step, planned, cuts_of(planned));
   for (HostBatch& round : step.rounds) {
     sort_by_token(round.source);
     sort_by_token(round.target);

@@ -5,9 +5,9 @@
 // number of workers or rounds: worker w of W gets consecutive ones, cut again into rounds that fit the micro-batch
 // capacity. Resume is a cursor.
 //
-// A step may also be cut into parts that do not depend on the number of workers either. Workers, and rounds where they
-// hold at least one, take whole parts; so sums that are made part by part are made of the same numbers by any number of
-// workers.
+// A step may also be cut into parts that do not depend on workers and rounds either. Workers take whole parts, and so
+// do rounds of at least 256 tokens a side; so sums that are made part by part are made of the same numbers by any
+// number of workers, in any rounds.
 #pragma once
 
 #include <cstdint>
@@ -95,6 +95,8 @@ class Batcher {
   void permute(int64_t epoch);
   Planned at(int64_t index) const;
   int64_t parts_of(int64_t tokens) const;  // of a step
+  // Where this worker's parts begin, and the last one's end, in the step's pairs.
+  std::vector<size_t> cuts_of(const std::vector<Planned>& planned) const;
   bool fits(const HostBatch& round, const Planned& more, int64_t pairs = 1) const;
   void add_rounds(TrainStep& step, const std::vector<Planned>& planned, const std::vector<size_t>& cuts) const;
   void add(HostBatch& round, int32_t pair) const;

@@ -49,7 +49,7 @@ class Reducer {
  private:
   struct Message {
     View sums;
-    View sent;     // what travels: the values, or their bf16 copy
+    View sent;     // where their sums arrive: the values, their bf16 copy, or `sums` itself
     bool scatter;  // only this rank's shard
     Handle handle;
   };

@@ -316,6 +316,28 @@ TEST(Batcher, parts_do_not_depend_on_workers_and_rounds) {
   }
 }
 
+// Steps whose parts would be just larger than the smallest rounds.
+TEST(Batcher, rounds_of_256_tokens_hold_whole_parts) {
+  const Pairs pairs(3000, 0, 10);
+  const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
+  Parts alone;
+  for (const int workers : {1, 2, 3, 4}) {
+    for (const int64_t micro : {0, 256, 300}) {
+      Parts found;
+      for (int worker = 0; worker < workers; ++worker) {
+        Batcher batcher(corpus, {.tokens = 3050, .round = {micro, micro}, .part_tokens = 256}, worker, workers);
+        append_parts(found, batcher.next());
+      }
+      alone = alone.empty() ? found : alone;
+      EXPECT_GT(alone.size(), 12U) << "some of the 12 are cut again";
+      EXPECT_TRUE(found == alone) << workers << " workers, rounds of " << micro;
+      for (const auto& [source, target] : found) {
+        EXPECT_LE(std::max(source.size(), target.size()), 256U);
+      }
+    }
+  }
+}
+
 TEST(Batcher, more_workers_than_pairs) {
   const Pairs pairs(2, 5, 5);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);

@@ -55,9 +55,8 @@ void add_columns(G* dbias, const Factor<T>& dy, int64_t rows, int64_t cols) {
   }
 }
 
-// dw block = dy' x over the tokens [begin, end) of one part, of which there is at least one, or += ; dbias (may be
-// null)
-// += dy's columns.
+// dw block = dy' x over the tokens [begin, end) of one part, of which there is at least one, or += ; dbias += dy's
+// columns, or null.
 template <class T, class G>
 void sum_tokens(const Target<G>& dw, G* dbias, const View& dy, const View& x, const Block& block, int64_t begin,
                 int64_t end) {
