@@ -29,55 +29,76 @@ struct Case {
   bool pre = false;  // also where the activation does not need it
 };
 
-// f64 gradients of f32 rows: the same bits however the parts are shared out over calls, and within rounding of f64's
-// own sums; f32 gradients do not have the former.
-TEST(LinearBackwardWeight, SumsOfPartsDoNotDependOnTheCalls) {
-  constexpr int64_t kRows = 700;
+// Rows in parts, each of another size, with as many digits as f32 has.
+struct PartedRows {
+  static constexpr int64_t kRows = 700;
   const std::vector<int32_t> cuts{0, 1, 1, 64, 131, 200, 330, 512, 513, 700};
-  for (const Size size : {Size{33, 65}, Size{513, 40}, Size{5, 1030}, Size{1, 1}}) {
-    Matrix<float> dy = Matrix<float>::random(kRows, size.rows, 1), x = Matrix<float>::random(kRows, size.cols, 2);
-    for (Matrix<float>* rows : {&dy, &x}) {  // with as many digits as f32 has
-      std::for_each(rows->data.begin(), rows->data.end(), [](float& value) { value *= 1.0F / 3; });
+  Size size;
+  Matrix<float> dy{Matrix<float>::random(kRows, size.rows, 1)}, x{Matrix<float>::random(kRows, size.cols, 2)};
+
+  explicit PartedRows(const Size& wanted) : size(wanted) {
+    for (size_t part = 0; part + 1 < cuts.size(); ++part) {
+      const float factor = std::exp2(-static_cast<float>(29 * part % 60)) / 3000;
+      std::for_each(dy.row(cuts[part]), dy.row(cuts[part + 1]), [&](float& value) { value *= factor; });
     }
-    const auto gradients = [&](auto zero, const std::vector<size_t>& calls, int threads) {
-      using G = decltype(zero);
-      const auto backend = make_cpu_backend(threads);
-      Matrix<G> dw = Matrix<G>::random(size.rows, size.cols, 3), dbias = Matrix<G>::random(1, size.rows, 4);
-      size_t begin = 0;
-      for (const size_t end : calls) {
-        const int32_t first = cuts[begin], rows = cuts[end] - first;
-        std::vector<int32_t> parts;
-        for (size_t i = begin; i <= end; ++i) {
-          parts.push_back(cuts[i] - first);
-        }
-        backend->linear_backward_weight(dw.view(), dbias.view(), dy.view().slice_rows(first, rows),
-                                        x.view().slice_rows(first, rows), parts, begin > 0);
-        begin = end;
-      }
-      std::vector<G> all = dw.data;
-      all.insert(all.end(), dbias.data.begin(), dbias.data.end());
-      return all;
-    };
-    const size_t last = cuts.size() - 1;
-    const std::vector<double> whole = gradients(0.0, {last}, 1);
-    for (int64_t i = 0; i < size.rows * (size.cols + 1); ++i) {
-      const int64_t row = i < size.rows * size.cols ? i / size.cols : i - size.rows * size.cols;
-      double sum = 0, largest = 0;
-      for (int64_t r = 0; r < kRows; ++r) {
-        const double factor = i < size.rows * size.cols ? static_cast<double>(x.row(r)[i % size.cols]) : 1;
-        sum += static_cast<double>(dy.row(r)[row]) * factor;
-        largest += std::abs(static_cast<double>(dy.row(r)[row]) * factor);
-      }
-      ASSERT_TRUE(std::abs(whole[static_cast<size_t>(i)] - sum) <= 1e-6 * largest) << i;
+    std::for_each(x.data.begin(), x.data.end(), [](float& value) { value *= 1.0F / 3; });
+  }
+
+  // dw, then dbias, of the parts [begin, end).
+  template <class G>
+  std::vector<G> gradients(size_t begin, size_t end, int threads) {
+    std::vector<int32_t> parts;
+    for (size_t i = begin; i <= end; ++i) {
+      parts.push_back(cuts[i] - cuts[begin]);
     }
-    for (const int threads : {1, 3}) {
-      EXPECT_EQ(gradients(0.0, {last}, threads), whole);
-      EXPECT_EQ(gradients(0.0, {1, 3, 4, last}, threads), whole);
-      EXPECT_EQ(gradients(0.0, {2, 6, last}, threads), whole);
+    Matrix<G> dw = Matrix<G>::random(size.rows, size.cols, 3), dbias = Matrix<G>::random(1, size.rows, 4);
+    make_cpu_backend(threads)->linear_backward_weight(dw.view(), dbias.view(),
+                                                      dy.view().slice_rows(cuts[begin], parts.back()),
+                                                      x.view().slice_rows(cuts[begin], parts.back()), parts, false);
+    dw.data.insert(dw.data.end(), dbias.data.begin(), dbias.data.end());
+    return dw.data;
+  }
+
+  // The same by f64, and the sum of the absolute values.
+  std::pair<double, double> expected(int64_t i) {
+    const bool bias = i >= size.rows * size.cols;
+    std::pair<double, double> sums{0, 0};
+    for (int64_t r = 0; r < kRows; ++r) {
+      const double value = dy.row(r)[bias ? i - size.rows * size.cols : i / size.cols] *
+                           (bias ? 1.0 : static_cast<double>(x.row(r)[i % size.cols]));
+      sums = {sums.first + value, sums.second + std::abs(value)};
     }
-    const std::vector<float> narrow = gradients(0.0F, {last}, 1);
+    return sums;
+  }
+};
+
+// f64 gradients of f32 rows: the same bits whoever sums up which parts, in whatever order the sums are added.
+TEST(LinearBackwardWeight, SumsOfPartsDoNotDependOnWhoHasThem) {
+  for (const Size& size : {Size{33, 65}, Size{513, 40}, Size{5, 1030}, Size{1, 1}}) {
+    PartedRows rows(size);
+    const size_t last = rows.cuts.size() - 1;
+    const std::vector<double> whole = rows.gradients<double>(0, last, 1);
+    const std::vector<float> narrow = rows.gradients<float>(0, last, 1);
     for (size_t i = 0; i < whole.size(); ++i) {
-      ASSERT_TRUE(std::abs(static_cast<double>(narrow[i]) - whole[i]) <= 1e-4) << i;
+      const auto [sum, absolute] = rows.expected(static_cast<int64_t>(i));
+      ASSERT_TRUE(std::abs(whole[i] - sum) <= 1e-6 * absolute) << i;
+      ASSERT_TRUE(std::abs(static_cast<double>(narrow[i]) - sum) <= 1e-5 * absolute) << i;
+    }
+    EXPECT_TRUE(rows.gradients<double>(0, last, 3) == whole);
+    for (const std::vector<size_t>& ends : {std::vector<size_t>{1, 3, 4, last}, {2, 6, last}, {5, last}}) {
+      for (const bool backwards : {false, true}) {
+        std::vector<std::vector<double>> shares;
+        for (size_t i = 0; i < ends.size(); ++i) {
+          shares.push_back(rows.gradients<double>(i == 0 ? 0 : ends[i - 1], ends[i], 1));
+        }
+        if (backwards) {
+          std::reverse(shares.begin(), shares.end());
+        }
+        for (size_t i = 1; i < shares.size(); ++i) {
+          std::transform(shares[i].begin(), shares[i].end(), shares[0].begin(), shares[0].begin(), std::plus<>());
+        }
+        EXPECT_TRUE(shares[0] == whole) << size.rows << " x " << size.cols;
+      }
     }
   }
 }

@@ -81,11 +81,10 @@ void sum_tokens(const Target<G>& dw, G* dbias, const View& dy, const View& x, co
   for (int64_t row = 0; kAside && row < block.rows; ++row) {
     const A* from = sums.data + row * sums.stride;
     G* to = dw.data + row * dw.stride;
-    if (dw.add) {
-      for_vectors<A>(block.cols, [&](int64_t i, auto part) { add_to<A>(to + i, load(from + i, part), part); });
-    } else {
-      std::copy_n(from, block.cols, to);
+    if (!dw.add) {
+      std::fill_n(to, block.cols, G{0});
     }
+    for_vectors<A>(block.cols, [&](int64_t i, auto part) { add_to<A>(to + i, load(from + i, part), part); });
   }
 }
 

@@ -76,7 +76,11 @@ void store(T* to, Vec<Wide<T>> value, Part part) {
   std::memcpy(static_cast<void*>(to), lanes, static_cast<size_t>(part.count) * sizeof(T));
 }
 
-// to += value, where the memory's type G may be wider than the lanes.
+// (x + kGrid) - kGrid is the multiple of 2^-52 that is nearest to x, and x itself for f32 numbers of 2^-28 and more.
+// Such multiples add up in f64 without rounding, in any order and grouping, as long as their sums stay below 2.
+constexpr double kGrid = 1.5;
+
+// to += value, where the memory's type G may be wider than the lanes: then on the grid.
 template <class A, class G>
 void add_to(G* to, Vec<A> value, Whole whole = {}) {
   if constexpr (std::is_same_v<A, G>) {
@@ -85,7 +89,7 @@ void add_to(G* to, Vec<A> value, Whole whole = {}) {
     typedef G Wider __attribute__((vector_size(kLanes<A> * sizeof(G))));
     Wider sum;
     std::memcpy(&sum, to, sizeof sum);
-    sum += __builtin_convertvector(value, Wider);
+    sum += (__builtin_convertvector(value, Wider) + kGrid) - kGrid;
     std::memcpy(to, &sum, sizeof sum);
   }
 }
@@ -93,7 +97,8 @@ void add_to(G* to, Vec<A> value, Whole whole = {}) {
 template <class A, class G>
 void add_to(G* to, Vec<A> value, Part part) {
   for (int64_t i = 0; i < part.count; ++i) {
-    to[i] += static_cast<G>(value[i]);
+    const G wide = static_cast<G>(value[i]);
+    to[i] += std::is_same_v<A, G> ? wide : (wide + kGrid) - kGrid;
   }
 }
 
