@@ -38,6 +38,15 @@ struct Setting {
   int64_t part_tokens = 24;     // with f64 on the wire
 };
 
+// Preset tiny in steps of a few sentences.
+Setting preset_setting(Activation activation, DType wire) {
+  return {.update = {.wire = wire, .bucket_bytes = 1 << 20},
+          .tokens = 60,
+          .whole_preset = true,
+          .activation = activation,
+          .learning_rate = 1e-3F};
+}
+
 ModelConfig small_model(const Setting& setting) {
   ModelConfig config = preset("tiny");
   if (!setting.whole_preset) {
@@ -259,11 +268,7 @@ double loss_difference(const Outcome& a, const Outcome& b, size_t begin, size_t 
 // goes as a whole.
 TEST(TeamTraining, OnlyAFlippedUnitMakesMoreThanRounding) {
   for (const Activation activation : {Activation::gelu, Activation::relu}) {
-    Setting setting{.update = {.bucket_bytes = 1 << 20},
-                    .tokens = 60,
-                    .whole_preset = true,
-                    .activation = activation,
-                    .learning_rate = 1e-3F};
+    Setting setting = preset_setting(activation, DType::f32);
     const Outcome alone = train(setting);
     EXPECT_LT(alone.losses.back(), alone.losses.front() - 0.1);
     for (const int ranks : {2, 4}) {
@@ -311,11 +316,7 @@ TEST(TeamTraining, InF64TheWeightsDoNotDependOnTheNumberOfRanks) {
 
 TEST(TeamTraining, InF64APresetsWeightsDoNotDependOnTheNumberOfRanks) {
   for (const Activation activation : {Activation::relu, Activation::gelu}) {
-    Setting setting{.update = {.wire = DType::f64, .bucket_bytes = 1 << 20},
-                    .tokens = 60,
-                    .whole_preset = true,
-                    .activation = activation,
-                    .learning_rate = 1e-3F};
+    Setting setting = preset_setting(activation, DType::f64);
     const Outcome alone = train(setting);
     EXPECT_LT(alone.losses.back(), alone.losses.front() - 0.1);
     for (const int ranks : {2, 3, 4}) {
