@@ -30,8 +30,8 @@ constexpr int64_t kVocabulary = 400;
 constexpr int kSamples = 5;
 constexpr int kMostWorkers = 64;
 
-// Two minutes of training on two cores.
-constexpr char kConfig[] = R"(# The demo's training: a small model and two minutes on two CPU cores.
+// Less than two minutes of training on two cores.
+constexpr char kConfig[] = R"(# The demo's training: a small model, less than two minutes on two CPU cores.
 label_smoothing = 0.0
 
 [model]
@@ -55,7 +55,7 @@ learning_rate = 0.002
 warmup_steps = 200
 
 [stop]
-max_steps = 1500
+max_steps = 1000
 
 [validation]
 every_steps = 250
