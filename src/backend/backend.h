@@ -146,6 +146,22 @@ struct LossTotals {
   double tokens = 0;
 };
 
+// The output projection, its loss and their gradients: logits = x w', then cross_entropy, dx = and dw = (or +=) its
+// gradients.
+struct ProjectedLoss {
+  static constexpr int64_t kSpareRows = 8;
+
+  LossTotals* totals = nullptr;  // added to
+  View dx, dw;                   // C [rows, d], G [V, d]
+  View logits;                   // memory, C [rows + kSpareRows, V]; what it holds afterwards means nothing
+  View x, w;                     // C [rows, d], C [V, d]
+  View labels;                   // i32 [1, rows], -1 = no label
+  float smoothing = 0;
+  const StepState* state = nullptr;
+  RowParts parts = {};
+  bool accumulate = true;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -242,6 +258,8 @@ class Backend {
   // Smoothed target: 1 - smoothing on the label, smoothing / (V - 1) elsewhere.
   virtual void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
                              const StepState* state) = 0;
+  // The ops above one after the other, unless there is something faster.
+  virtual void projected_loss(const ProjectedLoss& loss);
 
   // ---- optimizer, on flat buffers [1, n] in M
   // Writes all of *update; counts the update where the norm is finite.

@@ -75,6 +75,7 @@ class ForwardingBackend : public Backend {
                      const StepState* state) override {
     inner_.cross_entropy(totals, logits, labels, smoothing, state);
   }
+  void projected_loss(const ProjectedLoss& loss) override { inner_.projected_loss(loss); }
   void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override {
     inner_.gradient_norm(update, gradients, settings);
   }

@@ -46,6 +46,7 @@ class PlanningBackend final : public Backend {
   void attention_backward(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
                           const View&, const View&, const AttentionShape&) override {}
   void cross_entropy(LossTotals*, const View&, const View&, float, const StepState*) override {}
+  void projected_loss(const ProjectedLoss&) override {}
   void gradient_norm(UpdateState*, const View&, const UpdateSettings&) override {}
   void sum_of_squares(const View&, const View&) override {}
   void prepare_update(UpdateState*, const View&, const UpdateSettings&) override {}

@@ -124,6 +124,13 @@ void ProfiledBackend::cross_entropy(LossTotals* totals, const View& logits, cons
           [&] { inner_.cross_entropy(totals, logits, labels, smoothing, state); });
 }
 
+void ProfiledBackend::projected_loss(const ProjectedLoss& loss) {
+  const View logits = loss.logits.slice_rows(0, loss.x.rows);
+  measure(fmt::format("projected_loss {}x{}x{}", logits.rows, logits.cols, loss.x.cols),
+          3 * bytes_of(logits, loss.w) + bytes_of(loss.dx, loss.dw, loss.x),
+          6 * size(logits) * static_cast<double>(loss.x.cols), [&] { inner_.projected_loss(loss); });
+}
+
 void ProfiledBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {
   measure("gradient_norm", bytes_of(gradients), 0, [&] { inner_.gradient_norm(update, gradients, settings); });
 }

@@ -49,6 +49,7 @@ class ProfiledBackend final : public ForwardingBackend {
                           const AttentionShape& shape) override;
   void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
                      const StepState* state) override;
+  void projected_loss(const ProjectedLoss& loss) override;
   void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override;
   void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
             const AdamSettings& settings, const StepState* state, const UpdateState* update) override;

@@ -29,7 +29,7 @@ std::vector<int32_t> parts_inside(RowParts parts, int64_t first, int64_t end) {
   return inside;
 }
 
-// Calls body(logits, first row) for each chunk; the logits' memory is given back after each.
+// Calls body(memory for logits, first row, rows) for each chunk; the memory is given back after each.
 template <class Body>
 void for_each_chunk(const OutputLoss& loss, const Context& context, const View& hidden, const View& labels,
                     const Body& body) {
@@ -40,9 +40,7 @@ void for_each_chunk(const OutputLoss& loss, const Context& context, const View& 
   for (int64_t first = 0, end = 0; first < hidden.rows; first = end) {
     const Scratch scratch(context.arena);
     end = chunk_end(first, chunk, hidden.rows, context.target_parts);
-    const View logits = context.take(end - first, w.rows);
-    context.backend.linear(logits, hidden.slice_rows(first, end - first), w, {});
-    body(logits, first);
+    body(context.take(end - first + ProjectedLoss::kSpareRows, w.rows), first, end - first);
   }
 }
 
@@ -50,8 +48,10 @@ void for_each_chunk(const OutputLoss& loss, const Context& context, const View& 
 
 void OutputLoss::evaluate(const Context& context, LossTotals* totals, const View& hidden, const View& labels,
                           float smoothing) const {
-  for_each_chunk(*this, context, hidden, labels, [&](const View& logits, int64_t first) {
-    context.backend.cross_entropy(totals, logits, labels.slice_cols(first, logits.rows), smoothing, nullptr);
+  for_each_chunk(*this, context, hidden, labels, [&](const View& memory, int64_t first, int64_t rows) {
+    const View logits = memory.slice_rows(0, rows);
+    context.backend.linear(logits, hidden.slice_rows(first, rows), context.compute(matrix), {});
+    context.backend.cross_entropy(totals, logits, labels.slice_cols(first, rows), smoothing, nullptr);
   });
 }
 
@@ -59,17 +59,23 @@ void OutputLoss::train(const Context& context, LossTotals* totals, const View& d
                        const View& labels, float smoothing) const {
   require(context.state != nullptr, "training needs the step's state");
   require_shape(dhidden, hidden.rows, hidden.cols, "the gradient of the output projection's input");
-  const View w = context.compute(matrix);
   const View dw = context.gradient(matrix);
   if (hidden.rows == 0 && !context.accumulate) {
     context.backend.fill_zero(dw);
   }
-  for_each_chunk(*this, context, hidden, labels, [&](const View& logits, int64_t first) {
-    context.backend.cross_entropy(totals, logits, labels.slice_cols(first, logits.rows), smoothing, context.state);
-    context.backend.linear_backward_input(dhidden.slice_rows(first, logits.rows), logits, w, {}, false);
-    context.backend.linear_backward_weight(dw, {}, logits, hidden.slice_rows(first, logits.rows),
-                                           parts_inside(context.target_parts, first, first + logits.rows),
-                                           context.accumulate || first > 0);
+  for_each_chunk(*this, context, hidden, labels, [&](const View& memory, int64_t first, int64_t rows) {
+    const std::vector<int32_t> parts = parts_inside(context.target_parts, first, first + rows);
+    context.backend.projected_loss({.totals = totals,
+                                    .dx = dhidden.slice_rows(first, rows),
+                                    .dw = dw,
+                                    .logits = memory,
+                                    .x = hidden.slice_rows(first, rows),
+                                    .w = context.compute(matrix),
+                                    .labels = labels.slice_cols(first, rows),
+                                    .smoothing = smoothing,
+                                    .state = context.state,
+                                    .parts = parts,
+                                    .accumulate = context.accumulate || first > 0});
   });
 }
 

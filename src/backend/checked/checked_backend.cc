@@ -14,8 +14,9 @@ namespace {
 bool has_no_elements(const View& view) { return view.rows == 0 || view.cols == 0; }
 
 // Of the difference's norm to the expected values' norm: what rounding to bf16, once or twice, and another order of
-// additions explain. f32 results (gradients of parameters, statistics) come from bf16 operands that are the same.
-double tolerance_of(DType type) { return type == DType::bf16 ? 1.2e-2 : 2e-3; }
+// additions explain. f32 results (gradients of parameters, statistics) come from bf16 operands that are the same,
+// unless an op says otherwise.
+constexpr double kRounded = 1.2e-2, kSummed = 2e-3;
 
 size_t span_of(const View& view) {  // elements from the first to the last
   return has_no_elements(view) ? 0 : static_cast<size_t>((view.rows - 1) * view.stride + view.cols);
@@ -36,7 +37,7 @@ double element(const View& view, size_t i) {
 }
 
 // Fails where `actual` is not what is expected; both in host memory, same shape and stride.
-void compare(const char* op, int output, const View& actual, const View& expected) {
+void compare(const char* op, int output, const View& actual, const View& expected, double tolerance) {
   double difference = 0, norm = 0, worst = 0;
   int64_t worst_row = 0, worst_col = 0;
   for (int64_t row = 0; row < actual.rows; ++row) {
@@ -54,7 +55,7 @@ void compare(const char* op, int output, const View& actual, const View& expecte
       }
     }
   }
-  const double bound = tolerance_of(actual.dtype) * std::sqrt(norm);
+  const double bound = tolerance * std::sqrt(norm);
   require(std::sqrt(difference) <= bound,
           "the device does not compute what the CPU does: output {} of {} [{}x{}] differs by {:.3g} of {:.3g} (norms), "
           "most at row {}, column {}: {:.6g} instead of {:.6g}",
@@ -133,7 +134,7 @@ struct Same {
 }  // namespace
 
 template <class Give>
-void CheckedBackend::check(const char* op, std::initializer_list<View> outputs, const Give& give) {
+void CheckedBackend::check(const char* op, std::initializer_list<View> outputs, const Give& give, Sums f32) {
   if (!checking_) {
     give(inner_, Same{});
     return;
@@ -150,7 +151,8 @@ void CheckedBackend::check(const char* op, std::initializer_list<View> outputs, 
       View actual = output;
       actual.data = memory.data();
       actual.memory = Memory::host;
-      compare(op, number, actual, twin(output));
+      const bool rounded = output.dtype == DType::bf16 || (output.dtype == DType::f32 && f32 == Sums::of_rounded);
+      compare(op, number, actual, twin(output), rounded ? kRounded : kSummed);
     }
   }
   ++ops_checked_;
@@ -250,6 +252,21 @@ void CheckedBackend::cross_entropy(LossTotals* totals, const View& logits, const
   const View sums = make_view(totals, DType::f64, 1, sizeof(LossTotals) / sizeof(double), Memory::device);
   check("cross_entropy", {logits, sums},
         [&](Backend& b, auto&& at) { b.cross_entropy(at(totals), at(logits), at(labels), smoothing, at(state)); });
+}
+
+// The device may round other things than the gradient of the logits.
+void CheckedBackend::projected_loss(const ProjectedLoss& loss) {
+  const View sums = make_view(loss.totals, DType::f64, 1, sizeof(LossTotals) / sizeof(double), Memory::device);
+  const auto give = [&](Backend& b, auto&& at) {
+    ProjectedLoss here = loss;
+    here.totals = at(loss.totals);
+    here.state = at(loss.state);
+    for (View* view : {&here.dx, &here.dw, &here.logits, &here.x, &here.w, &here.labels}) {
+      *view = at(*view);
+    }
+    b.projected_loss(here);
+  };
+  check("projected_loss", {loss.dx, loss.dw, sums}, give, Sums::of_rounded);
 }
 
 void CheckedBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {

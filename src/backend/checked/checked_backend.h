@@ -40,6 +40,7 @@ class CheckedBackend final : public ForwardingBackend {
                           const AttentionShape& shape) override;
   void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
                      const StepState* state) override;
+  void projected_loss(const ProjectedLoss& loss) override;
   void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override;
   void sum_of_squares(const View& sum, const View& x) override;
   void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
@@ -51,8 +52,10 @@ class CheckedBackend final : public ForwardingBackend {
  private:
   class Twin;
   // `give` gives the op to a backend with the views that the twin hands it: the device's own, then the CPU's copies.
+  // `f32`: what may be said of f32 outputs.
+  enum class Sums : uint8_t { of_the_same, of_rounded };
   template <class Give>
-  void check(const char* op, std::initializer_list<View> outputs, const Give& give);
+  void check(const char* op, std::initializer_list<View> outputs, const Give& give, Sums f32 = Sums::of_the_same);
 
   std::unique_ptr<Backend> device_, cpu_;
   bool checking_ = false;

@@ -67,6 +67,7 @@ class CudaBackend final : public Backend {
 
   void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
                      const StepState* state) override;
+  void projected_loss(const ProjectedLoss& loss) override;
 
   void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override;
   void sum_of_squares(const View& sum, const View& x) override;

@@ -17,6 +17,7 @@ constexpr int kGroupWarps = 4;
 constexpr int kGroupRows = 64;
 constexpr int kTileCols = 256;
 constexpr int kChunkCols = kTileCols / kGroupWarps;
+constexpr int kChunkRows = kGroupRows / kGroupWarps;
 constexpr uint32_t kChunkBytes = kGroupRows * kChunkCols * sizeof(Bf16);
 constexpr uint32_t kSlotBytes = kGroupWarps * kChunkBytes;  // a group's 64 x 256: four chunks of 64 x 64
 
@@ -45,7 +46,7 @@ struct Writer {
   }
 };
 
-// A warp's part of a slot: 64 x 64.
+// A warp's part of a slot: 64 x 64, or 16 x 256.
 struct Chunk {
   int row, col;  // its first ones in the result
   int lane;
@@ -132,7 +133,7 @@ __device__ inline uint32_t gate_pair(uint32_t pair, uint32_t byte, int p) {
 #endif
 
 struct DropoutEpilogue {
-  static constexpr bool kTransposedB = false;
+  static constexpr bool kTransposedB = false, kWholeRows = false;
 
   Bf16* y;
   uint8_t* gate;  // or null
@@ -211,7 +212,7 @@ struct DropoutEpilogue {
 };
 
 struct GateEpilogue {
-  static constexpr bool kTransposedB = true;
+  static constexpr bool kTransposedB = true, kWholeRows = false;
 
   Bf16* dx;
   const uint8_t* gate;

@@ -5,6 +5,7 @@
 //
 // Tiles this large, and a pair of blocks that shares the second factor's, keep the traffic from the L2 cache below what
 // it gives (128 x 128 would double it).
+#include "backend/cuda/exponential_epilogue.cuh"
 #include "backend/cuda/fused_epilogue.cuh"
 #include "backend/cuda/fused_product.h"
 
@@ -25,13 +26,26 @@ constexpr uint32_t kPatternBytes = 1024;
 constexpr uint32_t kScaledBytes = 2 * kTileCols * sizeof(float);  // of a group
 constexpr size_t kSharedBytes = kPatternBytes + kStages * kStageBytes + kGroups * kSlotBytes + kGroups * kScaledBytes;
 
+// Tiles of a cluster in the order in which they are done: column by column of a band of rows, then the next band.
+// Wide results have bands of several rows of tiles, so that the second factor, which may not stay in the L2 cache
+// beside what is written, is read once for all of them.
 struct Shape {
-  int tiles, column_tiles, steps;  // tiles: of a cluster; steps: of kDepth
+  int tiles, row_tiles, column_tiles, band;  // tiles of a cluster
+  int steps;                                 // of kDepth
+
+  static constexpr int kNarrow = 16;  // column tiles
+  static constexpr int kWideBand = 8;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  __device__ int first_of_band(int tile) const { return tile / (band * column_tiles) * band; }
+  __device__ int rows_of_band(int tile) const { return min(band, row_tiles - first_of_band(tile)); }
+  __device__ int in_band(int tile) const { return tile % (band * column_tiles); }
   // Of this block's part of a tile.
-  __device__ int row(int tile) const { return (tile / column_tiles * kCluster + blockIdx.x % kCluster) * kTileRows; }
-  __device__ int col(int tile) const { return tile % column_tiles * kTileCols; }
+  __device__ int row(int tile) const {
+    const int row_tile = first_of_band(tile) + in_band(tile) % rows_of_band(tile);
+    return (row_tile * kCluster + blockIdx.x % kCluster) * kTileRows;
+  }
+  __device__ int col(int tile) const { return in_band(tile) / rows_of_band(tile) * kTileCols; }
   __device__ int first() const { return blockIdx.x / kCluster; }
   __device__ int next(int tile) const { return tile + gridDim.x / kCluster; }
   __device__ bool last(int tile) const { return next(tile) >= tiles; }
@@ -128,15 +142,16 @@ __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kTrans
   release_stage(used, lane);
 }
 
-// Chunk `number` of a group's part of the tile.
+// Chunk `number` of a group's part of the tile: 64 columns, or 16 rows where the epilogue wants whole rows.
 template <class Epilogue>
 __device__ void finish_chunk(const Results& results, const Epilogue& epilogue,
                              const typename Epilogue::Constants& constants, const Shape& shape, int tile, int group,
                              int number, int lane) {
-  const Chunk chunk{.row = shape.row(tile) + group * kGroupRows,
-                    .col = shape.col(tile) + number * kChunkCols,
+  constexpr bool kRows = Epilogue::kWholeRows;
+  const Chunk chunk{.row = shape.row(tile) + group * kGroupRows + (kRows ? number * kChunkRows : 0),
+                    .col = shape.col(tile) + (kRows ? 0 : number * kChunkCols),
                     .lane = lane,
-                    .at = results.at() + number * kChunkBytes};
+                    .at = results.at() + number * (kRows ? kChunkRows * 128 : kChunkBytes)};
   const auto gates = epilogue.fetch_gates(chunk);
   results.wait_full();
   if (chunk.col < epilogue.cols) {
@@ -241,8 +256,10 @@ void run_product(const View& result, const View& a, const View& w, const Epilogu
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
         "asking for shared memory");
   Shape shape{};
+  shape.row_tiles = static_cast<int>(divide_up(result.rows, kCluster * kTileRows));
   shape.column_tiles = static_cast<int>(divide_up(result.cols, kTileCols));
-  shape.tiles = static_cast<int>(divide_up(result.rows, kCluster * kTileRows)) * shape.column_tiles;
+  shape.tiles = shape.row_tiles * shape.column_tiles;
+  shape.band = shape.column_tiles <= Shape::kNarrow ? 1 : Shape::kWideBand;
   shape.steps = static_cast<int>(a.cols / kDepth);
   const CUtensorMap map_a = map_of(a, kTileRows);
   const CUtensorMap map_b = map_of(w, Epilogue::kTransposedB ? kDepth : kTileCols / kCluster);
@@ -287,6 +304,17 @@ void fused_backward(const View& dx, const View& dy, const View& w, const View& g
                            .rows = static_cast<int>(dx.rows),
                            .cols = static_cast<int>(dx.cols),
                            .scale = scale},
+              processors, stream);
+}
+
+void fused_exponentials(const View& y, const View& x, const View& w, const ExponentialRows& rows, int processors,
+                        cudaStream_t stream) {
+  run_product(y, x, w,
+              ExponentialEpilogue{.y = data<Bf16>(y),
+                                  .y_stride = y.stride,
+                                  .rows = static_cast<int>(y.rows),
+                                  .cols = static_cast<int>(y.cols),
+                                  .of = rows},
               processors, stream);
 }
 

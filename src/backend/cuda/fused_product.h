@@ -1,10 +1,10 @@
-// Matrix products of a feed-forward layer with relu, dropout and their gradients in the product's epilogue, on Hopper.
-//
-// cuBLASLt has no dropout, and a pass of its own over [rows, out] costs as much as the product.
+// Matrix products on Hopper with an epilogue that cuBLASLt does not have and whose own pass over [rows, out] would cost
+// as much as the product: relu, dropout and their gradients in a feed-forward layer, exponentials of logits.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include "backend/cuda/device.cuh"
 #include "backend/cuda/dropout.cuh"
 #include "tensor/view.h"
 
@@ -22,5 +22,22 @@ void fused_forward(const View& y, const View& x, const View& w, const View& bias
 void fused_backward(const View& dx, const View& dy, const View& w, const View& gate, float scale, float* partial,
                     int processors, cudaStream_t stream);
 int64_t fused_parts(int64_t rows);
+
+// Of each row of logits. Parts: of kExponentialCols columns, side by side in rows of [parts, rows].
+struct ExponentialRows {
+  const int32_t* labels;  // -1: none
+  const float* shifts;    // times log2(e): near the label's logit
+  float* label_logits;    // where there is a label
+  float* sums;            // parts of the sum of e^(logit - shift) over all columns but the label
+  Bf16* most;             // parts of the largest logit, the label's left out
+};
+constexpr int kExponentialCols = 256;
+// No exponential is larger than 2^kMostExponent, nor is the sum of 2^26 of them infinite: larger logits count as
+// shift + kMostExponent.
+constexpr int kMostExponent = 100;
+
+// y = e^(x w' - shift), 0 at the label; x w' is rounded to bf16 first.
+void fused_exponentials(const View& y, const View& x, const View& w, const ExponentialRows& rows, int processors,
+                        cudaStream_t stream);
 
 }  // namespace tandem::cuda

@@ -194,7 +194,7 @@ void with_row_type(const View& logits, const Body& body) {
   }
 }
 
-constexpr float kLog2E = 1.4426950409F;
+constexpr float kLog2E = 1.4426950409F, kLn2 = 0.6931471806F;
 
 // e^(logit - most) for shift = most * kLog2E, which is rounded in the same way for all logits of a row. Relative error
 // about 1e-7 times the larger of 1 and their magnitude; 0 where the result is below the smallest normal number.

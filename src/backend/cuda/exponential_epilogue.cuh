@@ -1,0 +1,139 @@
+// What becomes of a tile of logits: exponentials, and what each row has of them in the tile's columns.
+//
+// A warp takes 16 rows of all the tile's columns. It first takes the labels' logits out of shared memory and leaves
+// -infinity there, so that the rest is the same for all columns.
+#pragma once
+
+#include "backend/cuda/fused_epilogue.cuh"
+#include "backend/cuda/fused_product.h"
+#include "backend/cuda/logit_row.cuh"
+
+namespace tandem::cuda {
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+// Of two pairs of bf16; NaN stays NaN.
+__device__ inline uint32_t smaller_pair(uint32_t a, uint32_t b) {
+  uint32_t result;
+  asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+__device__ inline uint32_t larger_pair(uint32_t a, uint32_t b) {
+  uint32_t result;
+  asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+
+#endif
+
+struct ExponentialEpilogue {
+  static constexpr bool kTransposedB = false, kWholeRows = true;
+  static constexpr uint32_t kNothing = 0xFF80FF80;  // -infinity, twice
+  static_assert(kTileCols == kExponentialCols);
+
+  Bf16* y;
+  int64_t y_stride;
+  int rows, cols;
+  ExponentialRows of;
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  __device__ uint32_t fetch_bias(int, int) const { return 0; }
+
+  __device__ void write(uint32_t slot, const float (&sums)[128], uint32_t, const Writer& writer) const {
+    writer.write(slot, sums, [](int, float a, float b) { return pack(a, b); });
+  }
+
+  struct Constants {};
+  __device__ Constants constants() const { return {}; }
+
+  struct Gates {
+    int label;        // of row `lane`, in the first 16 lanes
+    float shifts[4];  // of the rows lane / 8 + 0, 4, 8, 12
+  };
+  __device__ Gates fetch_gates(const Chunk& chunk) const {
+    Gates gates;
+    gates.label = chunk.lane < kChunkRows && chunk.row + chunk.lane < rows ? of.labels[chunk.row + chunk.lane] : -1;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = chunk.row + chunk.lane / 8 + 4 * i;
+      gates.shifts[i] = row < rows ? of.shifts[row] : 0.0F;
+    }
+    return gates;
+  }
+
+  __device__ void finish(Chunk chunk, int, const Gates& gates, const Constants&) const {
+    take_label(chunk, gates.label);
+    float sums[4] = {};
+    uint32_t most[4] = {kNothing, kNothing, kNothing, kNothing}, limits[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float limit = (gates.shifts[i] + kMostExponent) * kLn2;
+      limits[i] = pack(limit, limit);
+    }
+#pragma unroll 1
+    for (int col = chunk.col; col < min(chunk.col + kTileCols, cols); col += kChunkCols) {
+      uint4 v[4];
+      chunk.read(v);
+      Bf16* to = y + (chunk.row + chunk.lane / 8) * y_stride + col + chunk.lane % 8 * 8;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        exponentiate(v[i], gates.shifts[i], limits[i], sums[i], most[i]);
+        store_16(to, v[i], chunk.row + chunk.lane / 8 + 4 * i < rows);
+        to += 4 * y_stride;
+      }
+      chunk.at += kChunkBytes;
+    }
+    write_parts(chunk, sums, most);
+  }
+
+  // The lane's row, if its label is in this tile.
+  __device__ void take_label(const Chunk& chunk, int label) const {
+    const int col = label - chunk.col;
+    if (label >= 0 && col >= 0 && col < kTileCols) {
+      const uint32_t at = chunk.at + col / kChunkCols * kChunkBytes + chunk.lane * 128 +
+                          ((col % kChunkCols / 8 ^ chunk.lane % 8) << 4) + col % 8 * sizeof(Bf16);
+      uint16_t logit;
+      asm volatile("ld.shared.u16 %0, [%1];" : "=h"(logit) : "r"(at) : "memory");
+      asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(static_cast<uint16_t>(kNothing)) : "memory");
+      of.label_logits[chunk.row + chunk.lane] = __uint_as_float(uint32_t{logit} << 16);
+    }
+    __syncwarp();
+  }
+
+  // Eight logits of one row become exponentials.
+  __device__ static void exponentiate(uint4& v, float shift, uint32_t limit, float& sum, uint32_t& most) {
+    uint32_t* const pairs[4] = {&v.x, &v.y, &v.z, &v.w};
+#pragma unroll
+    for (uint32_t* const pair : pairs) {
+      most = larger_pair(most, *pair);
+      const uint32_t logits = smaller_pair(*pair, limit);
+      const float low = shifted_exp(__uint_as_float(logits << 16), shift);
+      const float high = shifted_exp(__uint_as_float(logits & 0xFFFF0000), shift);
+      sum += low + high;
+      *pair = pack(low, high);
+    }
+  }
+
+  // Eight lanes have the same four rows; lane i of them writes row i's.
+  __device__ void write_parts(const Chunk& chunk, float (&sums)[4], uint32_t (&most)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int distance = 1; distance < 8; distance *= 2) {
+        sums[i] += __shfl_xor_sync(0xFFFFFFFF, sums[i], distance);
+        most[i] = larger_pair(most[i], __shfl_xor_sync(0xFFFFFFFF, most[i], distance));
+      }
+    }
+    const int i = chunk.lane % 8, row = chunk.row + chunk.lane / 8 + 4 * i;
+    if (i < 4 && row < rows) {
+      const float sum = i == 0 ? sums[0] : i == 1 ? sums[1] : i == 2 ? sums[2] : sums[3];
+      const uint32_t two = i == 0 ? most[0] : i == 1 ? most[1] : i == 2 ? most[2] : most[3];
+      const int64_t at = int64_t{chunk.col / kTileCols} * rows + row;
+      of.sums[at] = sum;
+      reinterpret_cast<uint16_t*>(of.most)[at] = static_cast<uint16_t>(larger_pair(two, two >> 16));
+    }
+  }
+#endif
+};
+
+}  // namespace tandem::cuda

@@ -1,0 +1,491 @@
+// The loss without a pass over the logits. With p the softmax and q the smoothed target, the gradient of the logits is
+// scale * (p - q), where q is `other` everywhere but at the label. So, with exponentials e = s p that the product
+// writes instead of logits (exponential_epilogue.cuh), s their sum, and g = s (p - q + other) at the label alone:
+//
+//   dx = scale / s * (e w) - scale * other * (sum of w's rows)         a row of dx has one s
+//   dw = e' (x * scale / s) - ones' (sum of x's rows) * scale * other  the second term as two more rows of both factors
+//
+// where e holds g at the label. Besides the three products that leaves passes over x and dx, which are small.
+#include <algorithm>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/fused_product.h"
+#include "backend/cuda/logit_row.cuh"
+
+namespace tandem {
+
+namespace {
+
+using namespace cuda;
+
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+constexpr int kRowsOfBlock = kWarp;  // of row_losses_kernel
+constexpr int kPerWarp = 8 * kWarp;  // columns that a warp reads at one time
+constexpr int kMostVectors = 4;      // so of a row; wider ones take the other way
+// e^(logit - shift) at the label is about 2^this: so pieces that are 2^-36 as likely still count, and a logit may be
+// 131 above the label's before it is taken for a smaller one (kMostExponent).
+constexpr int kLabelExponent = -90;
+
+struct Arguments {
+  const Bf16* x;
+  const Bf16* w;
+  Bf16* e;       // [rows + 8, pieces]
+  Bf16* scaled;  // [rows + 8, d]: x * scale / s, later e w
+  Bf16* dx;
+  int64_t x_stride, w_stride, e_stride, dx_stride;
+  int rows, pieces, d, parts;  // parts: of a row's sums
+  ExponentialRows of;
+  float* shifts;                 // of.shifts
+  float* factors;                // [rows]: scale / s, 0 where there is no label
+  float *x_sums, *w_sums;        // [d]; null: nothing is smoothed
+  float *x_partial, *w_partial;  // [sum_blocks, d]
+  LossTotals* losses;            // [row blocks]
+  int sum_blocks;
+  double smoothing, other;
+  const StepState* state;
+};
+
+// ---- before the product: shifts, and sums over the rows of x and w in parts
+
+// Adds up what the block's warps hold for the same columns, in their order, and writes it.
+template <int kVectors>
+__device__ void write_sums(float* to, const float (&sums)[kVectors][8], int d) {
+  __shared__ float shared[kWarps][kVectors * kPerWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      shared[warp][v * kPerWarp + lane * 8 + i] = sums[v][i];
+    }
+  }
+  __syncthreads();
+  for (int col = static_cast<int>(threadIdx.x); col < d; col += kThreads) {
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < kWarps; ++k) {
+      sum += shared[k][col];
+    }
+    to[col] = sum;
+  }
+}
+
+// The warp's vectors of a row of d; 0 behind its end.
+template <int kVectors>
+__device__ void load_row(float (&to)[kVectors][8], const Bf16* row, int d) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int col = v * kPerWarp + lane * 8;
+    (col < d ? load_vector(row + col) : Bf16x8{}).unpack(to[v]);
+  }
+}
+
+template <int kVectors>
+__device__ void add_row(float (&sums)[kVectors][8], const float (&row)[kVectors][8]) {
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      sums[v][i] += row[v][i];
+    }
+  }
+}
+
+// A warp a row: of x in the first sum_blocks blocks, of w in the others, if there are any.
+template <int kVectors>
+__global__ void __launch_bounds__(kThreads) label_shifts_kernel(const Arguments a) {
+  await_previous();
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const bool of_x = blockIdx.x < static_cast<unsigned>(a.sum_blocks);
+  const int block = of_x ? blockIdx.x : blockIdx.x - a.sum_blocks;
+  float sums[kVectors][8] = {}, row[kVectors][8];
+  for (int r = block * kWarps + warp; r < (of_x ? a.rows : a.pieces); r += a.sum_blocks * kWarps) {
+    if (!of_x) {
+      load_row(row, a.w + r * a.w_stride, a.d);
+      add_row(sums, row);
+      continue;
+    }
+    const int label = a.of.labels[r];
+    float shift = 0;
+    if (label >= 0) {
+      float other[kVectors][8], product = 0;
+      load_row(row, a.x + r * a.x_stride, a.d);
+      load_row(other, a.w + label * a.w_stride, a.d);
+      add_row(sums, row);
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          product += row[v][i] * other[v][i];
+        }
+      }
+      shift = sum_of_warp(product) * kLog2E - kLabelExponent;
+    }
+    if (lane == 0) {
+      a.shifts[r] = shift;
+    }
+  }
+  if (a.x_sums != nullptr) {
+    write_sums((of_x ? a.x_partial : a.w_partial) + int64_t{block} * a.d, sums, a.d);
+  }
+}
+
+// ---- after the product: what each row's sum makes of it
+
+struct RowSums {
+  float sum, most;
+  int first;  // the first part that has `most`
+};
+
+// NaN counts as more than anything.
+__device__ bool is_more(float a, float b) { return a > b || (isnan(a) && !isnan(b)); }
+
+// Of the block's rows, in the threads of its first warp: the others' shares through shared memory.
+__device__ RowSums row_sums(const Arguments& a, int row) {
+  __shared__ RowSums shared[kWarps][kRowsOfBlock];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  RowSums all{0, -INFINITY, 0};
+  if (row < a.rows) {
+#pragma unroll 4
+    for (int part = warp; part < a.parts; part += kWarps) {
+      const int64_t at = int64_t{part} * a.rows + row;
+      const float most = __bfloat162float(a.of.most[at]);
+      all.sum += a.of.sums[at];
+      if (is_more(most, all.most)) {
+        all.most = most;
+        all.first = part;
+      }
+    }
+  }
+  shared[warp][lane] = all;
+  __syncthreads();
+  all = shared[0][lane];
+#pragma unroll
+  for (int k = 1; k < kWarps; ++k) {
+    const RowSums more = shared[k][lane];
+    all.sum += more.sum;
+    if (is_more(more.most, all.most) || (more.most == all.most && more.first < all.first)) {
+      all.most = more.most;
+      all.first = more.first;
+    }
+  }
+  return all;
+}
+
+// Whether no logit is larger than the label's, and none at a lower id as large. Exponentials rise with their logits.
+__device__ bool is_best(const Arguments& a, int row, int label, float logit, const RowSums& others) {
+  const int part = label / kExponentialCols;
+  if (logit != others.most) {
+    return logit > others.most;
+  }
+  if (others.first != part) {
+    return others.first > part;
+  }
+  const Bf16 same = __float2bfloat16_rn(shifted_exp(logit, a.shifts[row]));
+  for (int col = part * kExponentialCols; col < label; ++col) {
+    if (a.e[row * a.e_stride + col] >= same) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Adds the row's loss, but for the part that x_sums and w_sums give for all rows at once, writes the gradient at the
+// label, and returns scale / s.
+__device__ float finish_row(LossTotals& totals, const Arguments& a, int row, const RowSums& others) {
+  const int label = a.of.labels[row];
+  if (label < 0) {
+    return 0;
+  }
+  const float logit = a.of.label_logits[row], shift = a.shifts[row];
+  const float at_label = shifted_exp(logit, shift), sum = others.sum + at_label;
+  const double on_label = 1 - a.smoothing - a.other;
+  // A logit that is beyond what an exponential holds outweighs all others.
+  const double log_sum =
+      fmax((log2(static_cast<double>(sum)) + static_cast<double>(shift)) * M_LN2, static_cast<double>(others.most));
+  const double nll = log_sum - static_cast<double>(logit);
+  totals.nll += nll;
+  totals.smoothed += a.smoothing > 0 ? log_sum - on_label * static_cast<double>(logit) : nll;
+  totals.correct += is_best(a, row, label, logit, others) ? 1 : 0;
+  totals.tokens += 1;
+  const float g = static_cast<float>(1 - on_label) * at_label - static_cast<float>(on_label) * others.sum;
+  a.e[row * a.e_stride + label] = __float2bfloat16_rn(g);
+  return a.state->loss_scale / sum;
+}
+
+// scaled = x * scale / s, for the block's rows.
+template <int kVectors>
+__device__ void scale_rows(const Arguments& a, int first_row, const float* factors) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+#pragma unroll
+  for (int i = 0; i < kRowsOfBlock / kWarps; ++i) {
+    const int r = warp + i * kWarps;
+    if (first_row + r < a.rows) {
+      float row[kVectors][8];
+      load_row(row, a.x + (first_row + r) * a.x_stride, a.d);
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        const int col = v * kPerWarp + lane * 8;
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+          row[v][k] *= factors[r];
+        }
+        if (col < a.d) {
+          store_vector(a.scaled + int64_t{first_row + r} * a.d + col, Bf16x8::pack(row[v]));
+        }
+      }
+    }
+  }
+}
+
+// Of 32 columns: the sum of the parts, in the first warp.
+__device__ float add_partial(const float* partial, const Arguments& a, int col) {
+  __shared__ float shared[kWarps][kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  float sum = 0;
+  if (col < a.d) {
+#pragma unroll 8
+    for (int part = warp; part < a.sum_blocks; part += kWarps) {
+      sum += partial[int64_t{part} * a.d + col];
+    }
+  }
+  __syncthreads();
+  shared[warp][lane] = sum;
+  __syncthreads();
+  sum = 0;
+#pragma unroll
+  for (int k = 0; k < kWarps; ++k) {
+    sum += shared[k][lane];
+  }
+  return sum;
+}
+
+// What smoothing needs of 32 columns: their sums, and the rows behind the last one. e's are 1; x's are the sum over its
+// rows times -scale * other, in two parts of which the second is what bf16 does not hold of it, and 0.
+__device__ void finish_columns(const Arguments& a, int block, int blocks) {
+  constexpr int64_t kSpare = ProjectedLoss::kSpareRows;
+  const int col = block * kWarp + static_cast<int>(threadIdx.x) % kWarp;
+  const float x_sum = add_partial(a.x_partial, a, col), w_sum = add_partial(a.w_partial, a, col);
+  if (threadIdx.x < kWarp && col < a.d) {
+    a.x_sums[col] = x_sum;
+    a.w_sums[col] = w_sum;
+    const float whole = x_sum * -a.state->loss_scale * static_cast<float>(a.other);
+    const Bf16 high = __float2bfloat16_rn(whole);
+    Bf16* to = a.scaled + int64_t{a.rows} * a.d + col;
+    for (int64_t i = 0; i < kSpare; ++i) {
+      to[i * a.d] = i == 0 ? high : __float2bfloat16_rn(i == 1 ? whole - __bfloat162float(high) : 0.0F);
+    }
+  }
+  const float one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+  const Bf16x8 ones = Bf16x8::pack(one);
+  for (int64_t r = 0; r < kSpare; ++r) {
+    for (int c = 8 * (block * kThreads + static_cast<int>(threadIdx.x)); c < a.pieces; c += 8 * kThreads * blocks) {
+      store_vector(a.e + (a.rows + r) * a.e_stride + c, ones);
+    }
+  }
+}
+
+// The first row_blocks blocks have kRowsOfBlock rows each, the others columns.
+template <int kVectors>
+__global__ void __launch_bounds__(kThreads) row_losses_kernel(const Arguments a, int row_blocks) {
+  await_previous();
+  __shared__ float factors[kRowsOfBlock];
+  const int block = static_cast<int>(blockIdx.x);
+  if (block >= row_blocks) {
+    finish_columns(a, block - row_blocks, static_cast<int>(gridDim.x) - row_blocks);
+    return;
+  }
+  const int first = block * kRowsOfBlock, row = first + static_cast<int>(threadIdx.x) % kWarp;
+  const RowSums others = row_sums(a, row);
+  if (threadIdx.x < kWarp) {
+    LossTotals totals;
+    const float factor = row < a.rows ? finish_row(totals, a, row, others) : 0.0F;
+    factors[threadIdx.x] = factor;
+    if (row < a.rows) {
+      a.factors[row] = factor;
+    }
+    totals = {sum_of_warp(totals.smoothed), sum_of_warp(totals.nll), sum_of_warp(totals.correct),
+              sum_of_warp(totals.tokens)};
+    if (threadIdx.x == 0) {
+      a.losses[block] = totals;
+    }
+  }
+  __syncthreads();
+  scale_rows<kVectors>(a, first, factors);
+}
+
+// ---- after the gradients' products
+
+// One block: the sums of all rows' losses. Smoothing's share of the other logits, which are the products of all rows of
+// x with all rows of w, is one product of their sums.
+__device__ void add_totals(LossTotals* to, const Arguments& a, int row_blocks) {
+  __shared__ double shared[kWarps];
+  LossTotals sum;
+  for (int i = static_cast<int>(threadIdx.x); i < row_blocks; i += kThreads) {
+    const LossTotals part = a.losses[i];
+    sum.smoothed += part.smoothed;
+    sum.nll += part.nll;
+    sum.correct += part.correct;
+    sum.tokens += part.tokens;
+  }
+  for (int col = static_cast<int>(threadIdx.x); a.x_sums != nullptr && col < a.d; col += kThreads) {
+    sum.smoothed -= a.other * static_cast<double>(a.x_sums[col]) * static_cast<double>(a.w_sums[col]);
+  }
+  sum.smoothed = sum_of_block<kThreads>(sum.smoothed, shared);
+  sum.nll = sum_of_block<kThreads>(sum.nll, shared);
+  sum.correct = sum_of_block<kThreads>(sum.correct, shared);
+  sum.tokens = sum_of_block<kThreads>(sum.tokens, shared);
+  if (threadIdx.x == 0) {
+    to->smoothed += sum.smoothed;
+    to->nll += sum.nll;
+    to->correct += sum.correct;
+    to->tokens += sum.tokens;
+  }
+}
+
+// dx = scaled * factor - scale * other * w_sums; the last block adds up the losses.
+template <int kVectors>
+__global__ void __launch_bounds__(kThreads)
+    scale_gradients_kernel(LossTotals* totals, const Arguments a, int row_blocks) {
+  await_previous();
+  if (blockIdx.x + 1 == gridDim.x) {
+    add_totals(totals, a, row_blocks);
+    return;
+  }
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const float other = a.state->loss_scale * static_cast<float>(a.other);
+  float constant[kVectors][8] = {};
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int col = v * kPerWarp + lane * 8 + i;
+      constant[v][i] = a.w_sums != nullptr && col < a.d ? a.w_sums[col] * other : 0.0F;
+    }
+  }
+  for (int row = static_cast<int>(blockIdx.x) * kWarps + warp; row < a.rows;
+       row += (static_cast<int>(gridDim.x) - 1) * kWarps) {
+    const float factor = a.factors[row], on = a.of.labels[row] < 0 ? 0.0F : 1.0F;
+    float values[kVectors][8];
+    load_row(values, a.scaled + int64_t{row} * a.d, a.d);
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int col = v * kPerWarp + lane * 8;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        values[v][i] = values[v][i] * factor - constant[v][i] * on;
+      }
+      if (col < a.d) {
+        store_vector(a.dx + row * a.dx_stride + col, Bf16x8::pack(values[v]));
+      }
+    }
+  }
+}
+
+// Hands out pieces of one block of memory.
+struct Pieces {
+  std::byte* memory;
+  size_t used = 0;
+
+  template <class T>
+  T* take(int64_t count) {
+    T* const piece = reinterpret_cast<T*>(memory + used);
+    used += static_cast<size_t>(divide_up(count * static_cast<int64_t>(sizeof(T)), 256)) * 256;
+    return piece;
+  }
+};
+
+// With a null memory: to know how much is used.
+Arguments arguments_of(const ProjectedLoss& loss, int processors, Pieces& memory) {
+  const int64_t rows = loss.x.rows, d = loss.x.cols, pieces = loss.w.rows;
+  Arguments a{};
+  a.x = data<const Bf16>(loss.x);
+  a.w = data<const Bf16>(loss.w);
+  a.e = data<Bf16>(loss.logits);
+  a.dx = data<Bf16>(loss.dx);
+  a.x_stride = loss.x.stride;
+  a.w_stride = loss.w.stride;
+  a.e_stride = loss.logits.stride;
+  a.dx_stride = loss.dx.stride;
+  a.rows = static_cast<int>(rows);
+  a.pieces = static_cast<int>(pieces);
+  a.d = static_cast<int>(d);
+  a.parts = static_cast<int>(divide_up(pieces, kExponentialCols));
+  a.sum_blocks = 2 * processors;
+  a.smoothing = static_cast<double>(loss.smoothing);
+  a.other = a.smoothing / static_cast<double>(pieces - 1);
+  a.state = loss.state;
+  a.scaled = memory.take<Bf16>((rows + ProjectedLoss::kSpareRows) * d);
+  a.shifts = memory.take<float>(rows);
+  a.factors = memory.take<float>(rows);
+  a.of = {.labels = data<const int32_t>(loss.labels),
+          .shifts = a.shifts,
+          .label_logits = memory.take<float>(rows),
+          .sums = memory.take<float>(rows * a.parts),
+          .most = memory.take<Bf16>(rows * a.parts)};
+  a.losses = memory.take<LossTotals>(divide_up(rows, kRowsOfBlock));
+  a.x_partial = memory.take<float>(a.sum_blocks * d);
+  a.w_partial = memory.take<float>(a.sum_blocks * d);
+  a.x_sums = memory.take<float>(d);
+  a.w_sums = memory.take<float>(d);
+  if (loss.smoothing == 0) {
+    a.x_sums = a.w_sums = nullptr;
+  }
+  return a;
+}
+
+template <class Body>
+void with_vectors(int64_t d, const Body& body) {
+  switch (divide_up(d, kPerWarp)) {
+    case 1:
+      return body.template operator()<1>();
+    case 2:
+      return body.template operator()<2>();
+    case 3:
+      return body.template operator()<3>();
+    default:
+      return body.template operator()<kMostVectors>();
+  }
+}
+
+bool fits(const ProjectedLoss& loss) {
+  return loss.x.dtype == DType::bf16 && loss.dw.dtype == DType::f32 && loss.x.rows > 0 && loss.w.rows > 1 &&
+         loss.x.cols <= kMostVectors * kPerWarp && loss.w.rows < INT32_MAX / kThreads && vectors_of_8(loss.dx) &&
+         fused_product_possible(loss.logits, loss.x, loss.w, {});
+}
+
+}  // namespace
+
+void CudaBackend::projected_loss(const ProjectedLoss& loss) {
+  Pieces counted{nullptr};
+  if (!fits(loss) || (arguments_of(loss, processors_, counted), counted.used > scratch_.bytes())) {
+    Backend::projected_loss(loss);
+    return;
+  }
+  Pieces memory{static_cast<std::byte*>(scratch_.data())};
+  const Arguments a = arguments_of(loss, processors_, memory);
+  const bool smoothed = a.x_sums != nullptr;
+  const int row_blocks = static_cast<int>(divide_up(a.rows, kRowsOfBlock));
+  const int column_blocks = smoothed ? static_cast<int>(divide_up(a.d, kWarp)) : 0;
+  const View e = loss.logits.slice_rows(0, a.rows);
+  const int64_t more = smoothed ? ProjectedLoss::kSpareRows : 0;
+  const View scaled = make_view(a.scaled, DType::bf16, a.rows + more, a.d, Memory::device);
+  with_vectors(a.d, [&]<int kVectors>() {
+    launch("label_shifts", label_shifts_kernel<kVectors>,
+           {static_cast<unsigned>(a.sum_blocks * (smoothed ? 2 : 1)), kThreads, 0, stream_}, a);
+    fused_exponentials(e, loss.x, loss.w, a.of, processors_, stream_);
+    launch("row_losses", row_losses_kernel<kVectors>,
+           {static_cast<unsigned>(row_blocks + column_blocks), kThreads, 0, stream_}, a, row_blocks);
+    gemm_->run({.c = loss.dw,
+                .a = loss.logits.slice_rows(0, a.rows + more),
+                .b = scaled,
+                .transpose_a = true,
+                .beta = loss.accumulate ? 1.0F : 0.0F});
+    gemm_->run({.c = scaled.slice_rows(0, a.rows), .a = e, .b = loss.w});
+    launch("scale_gradients", scale_gradients_kernel<kVectors>,
+           {static_cast<unsigned>(4 * processors_ + 1), kThreads, 0, stream_}, loss.totals, a, row_blocks);
+  });
+}
+
+}  // namespace tandem
