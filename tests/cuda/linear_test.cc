@@ -125,7 +125,7 @@ Results backward_input(Lab& lab, const Case& c, bool column_sums, bool accumulat
 }
 
 Results backward_weight(Lab& lab, const Case& c, bool accumulate) {
-  const Room dw = lab.random<float>(c.out, c.in, 8), dbias = lab.random<float>(1, c.out, 9);
+  const Room dw = lab.random<float>(c.out, c.in, 8, 1, c.margin), dbias = lab.random<float>(1, c.out, 9);
   lab.backend().linear_backward_weight(dw, c.bias ? dbias.inner : View{}, lab.random(c.rows, c.out, 5, 1, c.margin),
                                        lab.random(c.rows, c.in, 1, 1, c.margin), {}, accumulate);
   Results results = {1};  // no rows give zeros, and zeros alone are not compared
@@ -170,9 +170,24 @@ TEST_F(CudaLinear, ColumnSums) {
   }
 }
 
+// The kernel of our own: tokens around the sizes of its stages and splits, parts of its tiles and of its clusters,
+// margins that are whole vectors; and what is a little too large for it.
+std::vector<Case> weight_cases() {
+  std::vector<Case> all = cases();
+  for (const int64_t rows : {1, 2, 63, 64, 65, 129, 193, 1000, 3977}) {
+    all.push_back({.rows = rows, .in = 64, .out = 64});
+    all.push_back({.rows = rows, .in = 192, .out = 320, .bias = true, .margin = 8});
+    all.push_back({.rows = rows, .in = 128, .out = 192, .margin = 16});
+    all.push_back({.rows = rows, .in = 512, .out = 512, .bias = true});
+  }
+  all.push_back({.rows = 6144, .in = 64, .out = 128});
+  all.push_back({.rows = 129, .in = 512, .out = 576});
+  return all;
+}
+
 // Sums are made in f32 and not rounded.
 TEST_F(CudaLinear, BackwardWeight) {
-  for (const Case& c : cases()) {
+  for (const Case& c : weight_cases()) {
     for (const bool accumulate : {true, false}) {
       expect_twins([&](Lab& lab) { return backward_weight(lab, c, accumulate); }, {.absolute = 1e-3, .relative = 1e-4},
                    describe(c));

@@ -108,6 +108,17 @@ __device__ inline void arrive_at(uint32_t barrier, uint32_t rank) {
       "r"(rank)
       : "memory");
 }
+// 16 bytes to the same address in block `rank` of the cluster.
+__device__ inline void store_at(uint32_t to, uint32_t rank, float4 v) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "st.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};\n"
+      "}" ::"r"(to),
+      "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+      : "memory");
+}
 __device__ inline uint32_t rank_in_cluster() {
   uint32_t rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -207,12 +218,30 @@ __device__ void multiply_64x256(float (&sums)[128], uint64_t a, uint64_t b, bool
       : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedB ? 1 : 0));
 }
 
+// sums [64, 128] in the same way = or += a [64, 16] b [16, 128], both given transposed: a as [16, 64], b as [16, 128].
+__device__ inline void multiply_transposed_64x128(float (&sums)[64], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n"
+      ".reg .pred keeps;\n"
+      "setp.ne.b32 keeps, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16\n"
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, \n"
+      " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, \n"
+      " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, \n"
+      " %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, \n"
+      "%64, %65, keeps, 1, 1, 1, 1;\n"
+      "}"
+      : TANDEM_SUMS_64(0)
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+
 #undef TANDEM_SUMS_64
 #undef TANDEM_SUMS_16
 #undef TANDEM_SUMS_4
 
 // After the wait: what reads the sums may not move before it.
-__device__ inline void settle(float (&sums)[128]) {
+template <int kCount>
+__device__ void settle(float (&sums)[kCount]) {
 #pragma unroll
   for (float& sum : sums) {
     asm volatile("" : "+f"(sum)::"memory");

@@ -1,5 +1,6 @@
 #include "backend/cuda/column_sums.cuh"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/weight_gradient.h"
 
 namespace tandem {
 
@@ -56,7 +57,11 @@ void CudaBackend::linear_backward_weight(const View& dw, const View& dbias, cons
            dy.cols);
     late_sums_->add(sums_of(dbias, accumulate), partial, parts);
   }
-  gemm_->run({.c = dw, .a = dy, .b = x, .transpose_a = true, .beta = accumulate ? 1.0F : 0.0F});
+  if (weight_gradient_possible(dw, dy, x)) {
+    weight_gradient(dw, dy, x, accumulate, stream_);
+  } else {
+    gemm_->run({.c = dw, .a = dy, .b = x, .transpose_a = true, .beta = accumulate ? 1.0F : 0.0F});
+  }
 }
 
 }  // namespace tandem
