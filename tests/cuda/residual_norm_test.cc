@@ -46,9 +46,14 @@ std::vector<Case> cases() {
     all.push_back({.rows = 333, .cols = cols, .bias = true});
     all.push_back({.rows = 333, .cols = cols, .rate = 0.3F, .margin = 3, .bias = true});
   }
-  all.push_back({.rows = 5000, .cols = 512, .rate = 0.1F});  // several rounds of the grid
+  // Several rounds of the grid; in the last one, some have no row.
+  all.push_back({.rows = 2200, .cols = 512, .rate = 0.1F});
+  all.push_back({.rows = 5000, .cols = 512, .rate = 0.1F});
   all.push_back({.rows = 5000, .cols = 512, .rate = 0.1F, .bias = true});
-  all.push_back({.rows = 3000, .cols = 1024, .rate = 0.1F});
+  all.push_back({.rows = 5000, .cols = 504, .dsum = false, .rate = 0.1F, .margin = 8, .bias = true});
+  all.push_back({.rows = 1500, .cols = 1024, .rate = 0.1F, .bias = true});
+  all.push_back({.rows = 3001, .cols = 1024, .rate = 0.1F});
+  all.push_back({.rows = 3001, .cols = 768, .branch = false});
   return all;
 }
 
@@ -132,9 +137,11 @@ TEST_F(CudaResidualNorm, Backward) {
 TEST_F(CudaResidualNorm, GradientsMayBeWrittenOverTheirInputs) {
   for (const Over over : {Over::dsum, Over::dnormed}) {
     for (const int64_t cols : {33, 512, 1024, 3000}) {
-      const Case c{.rows = 333, .cols = cols, .rate = 0.3F};
-      expect_twins([&](Lab& lab) { return backward(lab, c, over); }, {.absolute = 2e-3, .exact_zeros = true},
-                   describe(c));
+      for (const int64_t rows : {333, 2500}) {
+        const Case c{.rows = rows, .cols = cols, .rate = 0.3F};
+        expect_twins([&](Lab& lab) { return backward(lab, c, over); }, {.absolute = 2e-3, .exact_zeros = true},
+                     describe(c));
+      }
     }
   }
 }

@@ -66,7 +66,10 @@ class DropoutMask {
 
   // values *= 0 or scale for the eight columns of a group. Only where on().
   __device__ void apply(float (&values)[8], int64_t row, uint32_t group, uint32_t head = 0) const {
-    const Philox words = lanes(row, group, head);
+    apply(values, lanes(row, group, head));
+  }
+  // The same with lanes that were made before.
+  __device__ void apply(float (&values)[8], const Philox& words) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       values[2 * i] = keeps_low(words[i]) ? values[2 * i] * scale_ : 0.0F;

@@ -12,9 +12,9 @@ __device__ inline float2 sum_of_warp(float2 values) { return {sum_of_warp(values
 
 // kThreads threads of a block of kBlock hold one row, kVectorCount times eight columns each: thread t has the columns
 // [8 g, 8 g + 8) for its groups g = t, t + kThreads, ... kVector: whole, aligned vectors.
-template <int kThreadCount, int kVectorCount, bool kVector>
+template <int kThreadCount, int kVectorCount, bool kVector, int kBlockThreads>
 struct NormRow {
-  static constexpr int kBlock = 256;
+  static constexpr int kBlock = kBlockThreads;
   static constexpr int kThreads = kThreadCount;
   static constexpr int kVectors = kVectorCount;
   static constexpr bool kWhole = kVector;
@@ -22,7 +22,7 @@ struct NormRow {
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x) % kThreads; }
   __device__ static int place() { return static_cast<int>(threadIdx.x) / kThreads; }  // of the row in the block
-  __device__ static int64_t first_row() { return int64_t{blockIdx.x} * kRowsPerBlock + place(); }
+  __device__ static uint32_t first_row() { return blockIdx.x * kRowsPerBlock + static_cast<uint32_t>(place()); }
   __device__ static uint32_t group(int vector) { return static_cast<uint32_t>(thread() + vector * kThreads); }
   __device__ static int column(int vector) { return 8 * (thread() + vector * kThreads); }
   __device__ static bool has(int vector, int i, int cols) { return column(vector) + (kVector ? 0 : i) < cols; }
@@ -66,6 +66,24 @@ struct NormRow {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         to[i] = has(vector, i, cols) ? parameters[column(vector) + i] : 0.0F;
+      }
+    }
+  }
+
+  // Of the f32 of a row: the four columns of half a vector, numbered f = 2 * vector + half.
+  __device__ static void store_four(float* row, int f, int cols, float4 four) {
+    float* to = row + column(f / 2) + f % 2 * 4;
+    if constexpr (kVector) {
+      if (has(f / 2, 0, cols)) {
+        *reinterpret_cast<float4*>(to) = four;
+      }
+    } else {
+      const float all[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (has(f / 2, f % 2 * 4 + i, cols)) {
+          to[i] = all[i];
+        }
       }
     }
   }
@@ -117,21 +135,21 @@ struct NormRow {
   }
 };
 
-// body.operator()<Row>() with the type that fits rows of this width.
-template <class Body>
+// body.operator()<Row>() with the type that fits rows of this width, in blocks of at least kBlock threads.
+template <int kBlock, class Body>
 void with_norm_row(int64_t cols, bool vectors, const Body& body) {
   require(cols <= 8192, "a norm over {} columns; on a GPU it has at most 8192", cols);
   const auto choose = [&]<bool kVector>() {
     if (cols <= 256) {
-      body.template operator()<NormRow<32, 1, kVector>>();
+      body.template operator()<NormRow<32, 1, kVector, kBlock>>();
     } else if (cols <= 512) {
-      body.template operator()<NormRow<32, 2, kVector>>();
+      body.template operator()<NormRow<32, 2, kVector, kBlock>>();
     } else if (cols <= 1024) {
-      body.template operator()<NormRow<64, 2, kVector>>();
+      body.template operator()<NormRow<64, 2, kVector, kBlock>>();
     } else if (cols <= 2048) {
-      body.template operator()<NormRow<128, 2, kVector>>();
+      body.template operator()<NormRow<128, 2, kVector, kBlock>>();
     } else {
-      body.template operator()<NormRow<256, 4, kVector>>();
+      body.template operator()<NormRow<256, 4, kVector, 256>>();
     }
   };
   if (vectors) {
@@ -139,6 +157,13 @@ void with_norm_row(int64_t cols, bool vectors, const Body& body) {
   } else {
     choose.template operator()<false>();
   }
+}
+
+// In a norm's kernels the number of an element of a matrix has 32 bits.
+inline uint32_t stride_of(const View& view) {
+  require(view.rows * view.stride <= int64_t{UINT32_MAX},
+          "a norm over {} rows, {} elements apart; on a GPU their product is less than 2^32", view.rows, view.stride);
+  return static_cast<uint32_t>(view.stride);
 }
 
 }  // namespace tandem::cuda

@@ -14,23 +14,25 @@ struct Arguments {
   const Bf16* residual;
   const Bf16* branch;  // or null
   const float *gamma, *beta;
-  int64_t sum_stride, normed_stride, statistics_stride, residual_stride, branch_stride;
-  int64_t rows;
+  uint32_t sum_stride, normed_stride, statistics_stride, residual_stride, branch_stride;
+  uint32_t rows;
   int cols;
   float share;  // 1 / cols
   DropoutArguments dropout;
 };
 
-// Blocks that a multiprocessor holds at one time.
+// Threads and blocks that a multiprocessor holds at one time.
 template <class Row>
-constexpr int kResident = Row::kVectors > 2 ? 2
-                          : Row::kWhole     ? 4
-                                            : 3;
+constexpr int kThreadsAtOnce = Row::kVectors > 2 ? 512
+                               : Row::kWhole     ? 1024
+                                                 : 768;
+template <class Row>
+constexpr int kResident = kThreadsAtOnce<Row> / Row::kBlock;
 
 // x = residual + dropout(branch), rounded as memory holds it, so that the backward pass normalises the very same
 // numbers. Absent columns are 0.
 template <class Row>
-__device__ void add_branch(Bf16x8 (&x)[Row::kVectors], const Arguments& a, int64_t row) {
+__device__ void add_branch(Bf16x8 (&x)[Row::kVectors], const Arguments& a, uint32_t row) {
   Row::load(x, a.residual + row * a.residual_stride, a.cols);
   if (a.branch == nullptr) {
     return;
@@ -60,10 +62,11 @@ __device__ void add_branch(Bf16x8 (&x)[Row::kVectors], const Arguments& a, int64
 }
 
 template <class Row>
-__global__ void __launch_bounds__(Row::kBlock, kResident<Row>) residual_norm_kernel(const Arguments a) {
+__global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
+    residual_norm_kernel(const __grid_constant__ Arguments a) {
   await_previous();
   __shared__ float shared[2][Row::kBlock / kWarp];
-  const int64_t row = Row::first_row();
+  const uint32_t row = Row::first_row();
   if (row >= a.rows) {
     return;
   }
@@ -125,18 +128,18 @@ void CudaBackend::residual_norm(const View& sum, const View& normed, const View&
                             data<const Bf16>(branch),
                             data<const float>(gamma),
                             data<const float>(beta),
-                            sum.stride,
-                            normed.stride,
-                            statistics.stride,
-                            residual.stride,
-                            branch.stride,
-                            normed.rows,
+                            stride_of(sum),
+                            stride_of(normed),
+                            stride_of(statistics),
+                            stride_of(residual),
+                            stride_of(branch),
+                            static_cast<uint32_t>(normed.rows),
                             static_cast<int>(normed.cols),
                             1.0F / static_cast<float>(normed.cols),
                             DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(sum) && vectors_of_8(normed) && vectors_of_8(residual) && vectors_of_8(branch) &&
                        aligned_16(gamma) && aligned_16(beta);
-  with_norm_row(normed.cols, vectors, [&]<class Row>() {
+  with_norm_row<128>(normed.cols, vectors, [&]<class Row>() {
     const auto blocks = static_cast<unsigned>(divide_up(normed.rows, Row::kRowsPerBlock));
     launch("residual_norm", residual_norm_kernel<Row>, {blocks, Row::kBlock, 0, stream_}, arguments);
   });

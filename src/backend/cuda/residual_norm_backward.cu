@@ -18,8 +18,8 @@ struct Arguments {
   const Bf16* dsum;  // or null
   const Bf16* sum;
   const float *statistics, *gamma;
-  int64_t dresidual_stride, dbranch_stride, dnormed_stride, dsum_stride, sum_stride, statistics_stride;
-  int64_t rows;
+  uint32_t dresidual_stride, dbranch_stride, dnormed_stride, dsum_stride, sum_stride, statistics_stride;
+  uint32_t rows;
   int cols;
   float share;  // 1 / cols
   bool bias;    // the sums of dbranch are wanted
@@ -30,37 +30,53 @@ struct Arguments {
 template <class Row>
 constexpr int kResident = Row::kWhole&& Row::kVectors <= 2 ? 2 : 1;
 
-// What a thread reads of a row. Whole vectors of the row that follows are on their way into shared memory while this
-// one is worked on; a thread reads back only what it has copied itself, so no barrier is needed.
+// A block's shared memory. While there are rows, a thread reads of them and of their sums only what it wrote itself.
+template <class Row>
+struct BlockMemory {
+  static constexpr bool kAhead = Row::kWhole && Row::kVectors <= 2;
+  static constexpr int kSlots = kAhead ? 2 : 1;       // without kAhead none is used
+  using Slot = uint4[3][Row::kVectors][Row::kBlock];  // what is read of a row: dnormed, sum, dsum
+  union {
+    Slot slots[kSlots];              // while there are rows
+    ColumnSums<Row> dparameters[2];  // then: of gamma, of beta
+  };
+  ColumnSums<Row> dbranch;  // registers are few
+  Fours<Row, Row::kThreads> gamma;
+  // Two in turn: a row's threads write one again only behind the barrier of the other.
+  float2 shared[2][Row::kBlock / kWarp];
+};
+
+// What a thread reads of a row. Whole vectors of the two rows that follow are on their way into shared memory while
+// this one is worked on; a thread reads back only what it has copied itself, so no barrier is needed.
 template <class Row>
 struct Inputs {
-  static constexpr bool kAhead = Row::kWhole && Row::kVectors <= 2;
-  using Room = uint4[kAhead ? 3 : 1][kAhead ? Row::kVectors : 1][Row::kBlock];
+  static constexpr bool kAhead = BlockMemory<Row>::kAhead;
+  using Slot = typename BlockMemory<Row>::Slot;
 
   Bf16x8 dnormed[Row::kVectors], sum[Row::kVectors], dsum[Row::kVectors] = {};
 
-  // Returns the row's mean and rstd, which are on their way too.
-  __device__ static float2 fetch(Room& room, const Arguments& a, int64_t row) {
+  // In every turn of each thread, also where there is no such row.
+  __device__ static void fetch(Slot& slot, const Arguments& a, uint32_t row) {
     if constexpr (kAhead) {
-      copy(room[0], a.dnormed + row * a.dnormed_stride, a.cols);
-      copy(room[1], a.sum + row * a.sum_stride, a.cols);
-      if (a.dsum != nullptr) {
-        copy(room[2], a.dsum + row * a.dsum_stride, a.cols);
+      if (row < a.rows) {
+        copy(slot[0], a.dnormed + row * a.dnormed_stride, a.cols);
+        copy(slot[1], a.sum + row * a.sum_stride, a.cols);
+        if (a.dsum != nullptr) {
+          copy(slot[2], a.dsum + row * a.dsum_stride, a.cols);
+        }
       }
       __pipeline_commit();
     }
-    const float* statistics = a.statistics + row * a.statistics_stride;
-    return {statistics[0], statistics[1]};
   }
 
-  // The row that was fetched last.
-  __device__ Inputs(const Room& room, const Arguments& a, int64_t row) {
+  // The row that was fetched last but one, into this slot.
+  __device__ Inputs(const Slot& slot, const Arguments& a, uint32_t row) {
     if constexpr (kAhead) {
-      __pipeline_wait_prior(0);
-      read(dnormed, room[0], a.cols);
-      read(sum, room[1], a.cols);
+      __pipeline_wait_prior(1);
+      read(dnormed, slot[0], a.cols);
+      read(sum, slot[1], a.cols);
       if (a.dsum != nullptr) {
-        read(dsum, room[2], a.cols);
+        read(dsum, slot[2], a.cols);
       }
     } else {
       Row::load(dnormed, a.dnormed + row * a.dnormed_stride, a.cols);
@@ -88,10 +104,16 @@ struct Inputs {
   }
 };
 
+// Mean and rstd; of a row that is not there, 0.
+__device__ float2 load_statistics(const Arguments& a, uint32_t row) {
+  const float* statistics = a.statistics + row * a.statistics_stride;
+  return row < a.rows ? float2{statistics[0], statistics[1]} : float2{0, 0};
+}
+
 // dresidual = d, dbranch = d * mask.
 template <class Row>
-__device__ void write(const Arguments& a, int64_t row, const DropoutMask& mask, float (&d)[Row::kVectors][8],
-                      BranchSums<Row>& sums) {
+__device__ void write(const Arguments& a, uint32_t row, const DropoutMask& mask, const Philox (&words)[Row::kVectors],
+                      float (&d)[Row::kVectors][8], ColumnSums<Row>& sums) {
   Bf16x8 packed[Row::kVectors];
 #pragma unroll
   for (int v = 0; v < Row::kVectors; ++v) {
@@ -101,96 +123,113 @@ __device__ void write(const Arguments& a, int64_t row, const DropoutMask& mask, 
   if (a.dbranch == nullptr) {
     return;
   }
+  if (mask.on()) {
 #pragma unroll
-  for (int v = 0; v < Row::kVectors; ++v) {
-    if (mask.on()) {
-      mask.apply(d[v], row, Row::group(v));
+    for (int v = 0; v < Row::kVectors; ++v) {
+      mask.apply(d[v], words[v]);
       packed[v] = Bf16x8::pack(d[v]);
     }
   }
   Row::store(a.dbranch + row * a.dbranch_stride, a.cols, packed);
   if (a.bias) {
-    sums.add(d);
+    sums.add(threadIdx.x, d);
   }
 }
 
-// With x = (sum - mean) * rstd and g = dnormed * gamma: d = rstd * (g - mean(g) - x * mean(g x)) + dsum.
+// Of a row, x = (sum - mean) * rstd and g = dnormed * gamma. Adds its shares of dgamma and dbeta, and returns the
+// thread's sums of g and g x.
+template <class Row>
+__device__ float2 normalise(float (&g)[Row::kVectors][8], float (&x)[Row::kVectors][8],
+                            float (&dparameters)[2][Row::kVectors][8], const Inputs<Row>& in, float2 statistics,
+                            const Fours<Row, Row::kThreads>& parameters) {
+  float2 sums{0, 0};
+#pragma unroll
+  for (int v = 0; v < Row::kVectors; ++v) {
+    float gamma[8];
+    parameters.get(gamma, Row::thread(), v);
+    in.dnormed[v].unpack(g[v]);
+    in.sum[v].unpack(x[v]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      x[v][i] = (x[v][i] - statistics.x) * statistics.y;
+      dparameters[0][v][i] += g[v][i] * x[v][i];
+      dparameters[1][v][i] += g[v][i];
+      g[v][i] *= gamma[i];  // 0 where there is no column
+      sums = add(sums, {g[v][i], g[v][i] * x[v][i]});
+    }
+  }
+  return sums;
+}
+
+template <class Row>
+__device__ void keep_gamma(Fours<Row, Row::kThreads>& to, const Arguments& a) {
+  if (Row::place() == 0) {
+    float gamma[Row::kVectors][8];
+#pragma unroll
+    for (int v = 0; v < Row::kVectors; ++v) {
+      Row::load_parameters(gamma[v], a.gamma, v, a.cols);
+    }
+    to.set(Row::thread(), gamma);
+  }
+}
+
+// d = rstd * (g - mean(g) - x * mean(g x)) + dsum, row by row.
 // The block's shares of dgamma, dbeta and the branch's bias, if wanted, go to parts[blockIdx.x], [2 or 3, cols].
 template <class Row>
 __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
-    residual_norm_backward_kernel(float* parts, const Arguments a) {
+    residual_norm_backward_kernel(float* parts, const __grid_constant__ Arguments a) {
   await_previous();
-  constexpr int kVectors = Row::kVectors;
-  // Two in turn: a row's threads write one again only behind the barrier of the other.
-  __shared__ float2 shared[2][Row::kBlock / kWarp];
-  __shared__ BranchSums<Row> branch_sums;
-  constexpr size_t kReduced = Row::kRowsPerBlock > 1 ? 8 * kVectors * Row::kBlock * sizeof(float) : 0;
-  __shared__ alignas(16) uint8_t memory[std::max(sizeof(typename Inputs<Row>::Room), kReduced)];
-  auto& room = reinterpret_cast<typename Inputs<Row>::Room&>(memory);  // while there are rows
-  if (a.bias) {
-    branch_sums.clear();
-  }
-  int turn = 0;
+  extern __shared__ uint4 bytes[];
+  auto& memory = reinterpret_cast<BlockMemory<Row>&>(bytes);
+  const uint32_t step = gridDim.x * Row::kRowsPerBlock;
+  uint32_t row = Row::first_row();
+  Inputs<Row>::fetch(memory.slots[0], a, row);
   const DropoutMask mask(a.dropout);
-  float dparameters[2][kVectors][8] = {};  // dgamma, dbeta
-  const int64_t step = int64_t{gridDim.x} * Row::kRowsPerBlock;
-  float2 statistics{0, 0};
-  if (Row::first_row() < a.rows) {
-    statistics = Inputs<Row>::fetch(room, a, Row::first_row());
-  }
-  for (int64_t row = Row::first_row(); row < a.rows; row += step, turn ^= 1) {
-    const Inputs<Row> in(room, a, row);
-    const float mean = statistics.x, rstd = statistics.y;
-    float d[kVectors][8], x[kVectors][8];
-    float2 sums{0, 0};  // of g, of g x
+  float2 next = load_statistics(a, row);
+  keep_gamma<Row>(memory.gamma, a);
+  float dparameters[2][Row::kVectors][8] = {};  // dgamma, dbeta
+  memory.dbranch.set(threadIdx.x, dparameters[0]);
+  // No second rows are asked for before all the block's first ones, which work can begin with.
+  __syncthreads();
+  Inputs<Row>::fetch(memory.slots[BlockMemory<Row>::kSlots - 1], a, row + step);
+  for (int turn = 0; row < a.rows; row += step, turn ^= 1) {
+    const float2 statistics = next;
+    next = load_statistics(a, row + step);
+    Philox words[Row::kVectors];  // made while the row is on its way
+    if (mask.on()) {
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      float gamma[8];
-      Row::load_parameters(gamma, a.gamma, v, a.cols);
-      in.dnormed[v].unpack(d[v]);
-      in.sum[v].unpack(x[v]);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        x[v][i] = (x[v][i] - mean) * rstd;
-        dparameters[0][v][i] += d[v][i] * x[v][i];
-        dparameters[1][v][i] += d[v][i];
-        d[v][i] *= gamma[i];  // 0 where there is no column
-        sums = add(sums, {d[v][i], d[v][i] * x[v][i]});
+      for (int v = 0; v < Row::kVectors; ++v) {
+        words[v] = mask.lanes(row, Row::group(v));
       }
     }
-    if (row + step < a.rows) {
-      statistics = Inputs<Row>::fetch(room, a, row + step);
-    }
-    sums = Row::sum(sums, shared[turn]);
-    const float mean_g = sums.x * a.share, mean_gx = sums.y * a.share;
+    auto& slot = memory.slots[turn % BlockMemory<Row>::kSlots];
+    const Inputs<Row> in(slot, a, row);
+    float d[Row::kVectors][8], x[Row::kVectors][8];
+    float2 means = normalise<Row>(d, x, dparameters, in, statistics, memory.gamma);
+    Inputs<Row>::fetch(slot, a, row + 2 * step);
+    means = Row::sum(means, memory.shared[turn]);
+    means = {means.x * a.share, means.y * a.share};
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
+    for (int v = 0; v < Row::kVectors; ++v) {
       float more[8];
       in.dsum[v].unpack(more);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        d[v][i] = (d[v][i] - mean_g - x[v][i] * mean_gx) * rstd + more[i];
+        d[v][i] = (d[v][i] - means.x - x[v][i] * means.y) * statistics.y + more[i];
       }
     }
-    write<Row>(a, row, mask, d, branch_sums);
+    write<Row>(a, row, mask, words, d, memory.dbranch);
   }
   // In the last turn a block may have no row for some of its threads: they meet as often as the others.
-  const int64_t first = int64_t{blockIdx.x} * Row::kRowsPerBlock;
+  const uint32_t first = blockIdx.x * Row::kRowsPerBlock;
   if (Row::kThreads > kWarp && a.rows > first && (a.rows - first - 1) % step < Row::first_row() - first) {
     Row::wait_for_row();
   }
+  memory.dparameters[0].set(threadIdx.x, dparameters[0]);
+  memory.dparameters[1].set(threadIdx.x, dparameters[1]);
   __syncthreads();
-  float* to = parts + int64_t{blockIdx.x} * (a.bias ? 3 : 2) * a.cols;
-  if (a.bias) {
-    branch_sums.write(to + 2 * a.cols, a.cols);
-  }
-  add_over_places<Row>(dparameters, reinterpret_cast<float*>(memory));
-  if (Row::place() == 0) {
-    Row::each(a.cols, [&](int v, int i) {
-      to[Row::column(v) + i] = dparameters[0][v][i];
-      to[a.cols + Row::column(v) + i] = dparameters[1][v][i];
-    });
-  }
+  write_sums(parts + int64_t{blockIdx.x} * (a.bias ? 3 : 2) * a.cols, memory.dparameters, memory.dbranch, a.bias,
+             a.cols);
 }
 
 }  // namespace
@@ -221,25 +260,28 @@ void CudaBackend::residual_norm_backward(const View& dresidual, const View& dbra
                             data<const Bf16>(sum),
                             data<const float>(statistics),
                             data<const float>(gamma),
-                            dresidual.stride,
-                            dbranch.stride,
-                            dnormed.stride,
-                            dsum.stride,
-                            sum.stride,
-                            statistics.stride,
-                            dnormed.rows,
+                            stride_of(dresidual),
+                            stride_of(dbranch),
+                            stride_of(dnormed),
+                            stride_of(dsum),
+                            stride_of(sum),
+                            stride_of(statistics),
+                            static_cast<uint32_t>(dnormed.rows),
                             cols,
                             1.0F / static_cast<float>(cols),
                             bias,
                             DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(dresidual) && vectors_of_8(dbranch) && vectors_of_8(dnormed) &&
                        vectors_of_8(dsum) && vectors_of_8(sum) && aligned_16(gamma);
-  with_norm_row(dnormed.cols, vectors, [&]<class Row>() {
+  with_norm_row<256>(dnormed.cols, vectors, [&]<class Row>() {
     const int64_t wanted = divide_up(dnormed.rows, Row::kRowsPerBlock);
     const int blocks = static_cast<int>(std::min<int64_t>(wanted, int64_t{processors_} * kResident<Row>));
     float* parts = late_sums_->room(int64_t{blocks} * sums.count * cols);
-    launch("residual_norm_backward", residual_norm_backward_kernel<Row>, {blocks, Row::kBlock, 0, stream_}, parts,
-           arguments);
+    const auto kernel = residual_norm_backward_kernel<Row>;
+    constexpr int kBytes = sizeof(BlockMemory<Row>);
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
+          "asking for shared memory");
+    launch("residual_norm_backward", kernel, {blocks, Row::kBlock, kBytes, stream_}, parts, arguments);
     late_sums_->add(sums, parts, blocks);
   });
 }
