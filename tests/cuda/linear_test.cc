@@ -62,7 +62,7 @@ std::vector<Case> cases() {
   all.push_back({8000, 64, 2048, true, Activation::relu, 0.1F, 0, false, true});  // several tiles for each block
   all.push_back({127, 64, 320, true, Activation::relu, 0.5F, 0, false, true});    // a mask without quick_keep_pair
   all.push_back({.rows = 64, .in = 64, .out = 8200, .bias = true});
-  for (const int64_t rows : {3977, 6145, 6147}) {  // sums that cuBLASLt may split
+  for (const int64_t rows : {3977, 6145, 6147, 6208}) {  // sums that cuBLASLt may split
     all.push_back({.rows = rows, .in = 64, .out = 128});
     all.push_back({.rows = rows, .in = 512, .out = 64});
   }

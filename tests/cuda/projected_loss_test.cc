@@ -124,6 +124,8 @@ std::vector<Case> cases() {
     }
   }
   all.push_back({.rows = 700, .d = 512, .pieces = 32768});
+  all.push_back({.rows = 2305, .d = 64, .pieces = 4352});  // several bands of tiles
+  all.push_back({.rows = 100, .d = 640, .pieces = 512});
   return all;
 }
 

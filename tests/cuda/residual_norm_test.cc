@@ -52,6 +52,7 @@ std::vector<Case> cases() {
   all.push_back({.rows = 5000, .cols = 512, .rate = 0.1F, .bias = true});
   all.push_back({.rows = 5000, .cols = 504, .dsum = false, .rate = 0.1F, .margin = 8, .bias = true});
   all.push_back({.rows = 1500, .cols = 1024, .rate = 0.1F, .bias = true});
+  all.push_back({.rows = 1200, .cols = 2048, .rate = 0.1F, .bias = true});
   all.push_back({.rows = 3001, .cols = 1024, .rate = 0.1F});
   all.push_back({.rows = 3001, .cols = 768, .branch = false});
   return all;

@@ -173,7 +173,9 @@ __device__ RowSums row_sums(const Arguments& a, int row) {
   return all;
 }
 
-// Whether no logit is larger than the label's, and none at a lower id as large. Exponentials rise with their logits.
+// Whether no logit is larger than the label's, and none at a lower id as large. Where another one of the label's part
+// is as large, its exponentials tell where: they rise with their logits, but for numbers near 0, of which two may have
+// the same.
 __device__ bool is_best(const Arguments& a, int row, int label, float logit, const RowSums& others) {
   const int part = label / kExponentialCols;
   if (logit != others.most) {

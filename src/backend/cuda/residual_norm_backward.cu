@@ -41,7 +41,9 @@ struct BlockMemory {
     ColumnSums<Row> dparameters[2];  // then: of gamma, of beta
   };
   ColumnSums<Row> dbranch;  // registers are few
-  Fours<Row, Row::kThreads> gamma;
+  // Not for the widest rows, with which a block would need more memory than all GPUs have (99 KB).
+  static constexpr bool kGammaHere = Row::kVectors <= 2;
+  Fours<Row, kGammaHere ? Row::kThreads : 1> gamma;
   // Two in turn: a row's threads write one again only behind the barrier of the other.
   float2 shared[2][Row::kBlock / kWarp];
 };
@@ -141,12 +143,16 @@ __device__ void write(const Arguments& a, uint32_t row, const DropoutMask& mask,
 template <class Row>
 __device__ float2 normalise(float (&g)[Row::kVectors][8], float (&x)[Row::kVectors][8],
                             float (&dparameters)[2][Row::kVectors][8], const Inputs<Row>& in, float2 statistics,
-                            const Fours<Row, Row::kThreads>& parameters) {
+                            const BlockMemory<Row>& memory, const Arguments& a) {
   float2 sums{0, 0};
 #pragma unroll
   for (int v = 0; v < Row::kVectors; ++v) {
     float gamma[8];
-    parameters.get(gamma, Row::thread(), v);
+    if constexpr (BlockMemory<Row>::kGammaHere) {
+      memory.gamma.get(gamma, Row::thread(), v);
+    } else {
+      Row::load_parameters(gamma, a.gamma, v, a.cols);
+    }
     in.dnormed[v].unpack(g[v]);
     in.sum[v].unpack(x[v]);
 #pragma unroll
@@ -162,14 +168,14 @@ __device__ float2 normalise(float (&g)[Row::kVectors][8], float (&x)[Row::kVecto
 }
 
 template <class Row>
-__device__ void keep_gamma(Fours<Row, Row::kThreads>& to, const Arguments& a) {
-  if (Row::place() == 0) {
+__device__ void keep_gamma(BlockMemory<Row>& memory, const Arguments& a) {
+  if (BlockMemory<Row>::kGammaHere && Row::place() == 0) {
     float gamma[Row::kVectors][8];
 #pragma unroll
     for (int v = 0; v < Row::kVectors; ++v) {
       Row::load_parameters(gamma[v], a.gamma, v, a.cols);
     }
-    to.set(Row::thread(), gamma);
+    memory.gamma.set(Row::thread(), gamma);
   }
 }
 
@@ -186,7 +192,7 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
   Inputs<Row>::fetch(memory.slots[0], a, row);
   const DropoutMask mask(a.dropout);
   float2 next = load_statistics(a, row);
-  keep_gamma<Row>(memory.gamma, a);
+  keep_gamma<Row>(memory, a);
   float dparameters[2][Row::kVectors][8] = {};  // dgamma, dbeta
   memory.dbranch.set(threadIdx.x, dparameters[0]);
   // No second rows are asked for before all the block's first ones, which work can begin with.
@@ -205,7 +211,7 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
     auto& slot = memory.slots[turn % BlockMemory<Row>::kSlots];
     const Inputs<Row> in(slot, a, row);
     float d[Row::kVectors][8], x[Row::kVectors][8];
-    float2 means = normalise<Row>(d, x, dparameters, in, statistics, memory.gamma);
+    float2 means = normalise<Row>(d, x, dparameters, in, statistics, memory, a);
     Inputs<Row>::fetch(slot, a, row + 2 * step);
     means = Row::sum(means, memory.shared[turn]);
     means = {means.x * a.share, means.y * a.share};
@@ -279,6 +285,7 @@ void CudaBackend::residual_norm_backward(const View& dresidual, const View& dbra
     float* parts = late_sums_->room(int64_t{blocks} * sums.count * cols);
     const auto kernel = residual_norm_backward_kernel<Row>;
     constexpr int kBytes = sizeof(BlockMemory<Row>);
+    static_assert(kBytes <= 99 * 1024);  // what each GPU from compute capability 8.0 on gives to a block
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
           "asking for shared memory");
     launch("residual_norm_backward", kernel, {blocks, Row::kBlock, kBytes, stream_}, parts, arguments);
