@@ -7,7 +7,7 @@ namespace tandem {
 
 namespace {
 
-constexpr int kOldest = 80;  // compute capability 8.0: bf16 tensor cores
+constexpr int kOldest = 80;                         // compute capability 8.0: bf16 tensor cores
 constexpr size_t kScratchBytes = size_t{48} << 20;  // transformer-big's loss takes 38 MiB
 constexpr size_t kLateSumsBytes = size_t{32} << 20;
 
