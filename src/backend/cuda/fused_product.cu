@@ -271,12 +271,10 @@ void run_product(const View& result, const View& a, const View& w, const Epilogu
 }  // namespace
 
 bool fused_product_possible(const View& result, const View& a, const View& w, const View& gate) {
-  cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, fused_product_kernel<DropoutEpilogue>), "reading a kernel's attributes");
-  const bool compiled = attributes.sharedSizeBytes > 0;  // else its body was left out: not for this GPU
   const auto fits = [](const View& view) { return vectors_of_8(view) && view.cols % kDepth == 0; };
   const bool gate_fits = gate.empty() || (reinterpret_cast<uintptr_t>(gate.data) % 8 == 0 && gate.stride % 2 == 0);
-  return compiled && fits(result) && fits(a) && fits(w) && gate_fits && result.rows < INT32_MAX / 2;
+  return has_body(fused_product_kernel<DropoutEpilogue>) && fits(result) && fits(a) && fits(w) && gate_fits &&
+         result.rows < INT32_MAX / 2;
 }
 
 void fused_forward(const View& y, const View& x, const View& w, const View& bias, const View& gate,

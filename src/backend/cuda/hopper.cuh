@@ -32,6 +32,14 @@ inline CUtensorMap map_of(const View& view, int rows) {
   return map;
 }
 
+// Whether a kernel with barriers in shared memory can run on this GPU: for others its body is left out.
+template <class... Parameters>
+bool has_body(void (*kernel)(Parameters...)) {
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, kernel), "reading a kernel's attributes");
+  return attributes.sharedSizeBytes > 0;
+}
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 // ---- barriers: 8 bytes each. A phase ends with the last arrival and the last byte that was announced.

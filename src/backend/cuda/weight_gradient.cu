@@ -191,13 +191,11 @@ __global__ void __launch_bounds__(kThreads, 1)
 // more than there. More than one round of clusters loses: 1024 x 512 takes cuBLASLt no longer than 512 x 512.
 bool weight_gradient_possible(const View& dw, const View& dy, const View& x) {
   constexpr int64_t kMostClusters = 16, kMostTokens = 6144;
-  cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, weight_gradient_kernel), "reading a kernel's attributes");
-  const bool compiled = attributes.sharedSizeBytes > 0;  // else its body was left out: not for this GPU
   const auto fits = [](const View& view) { return vectors_of_8(view) && view.cols % 64 == 0; };
   const bool pairs = reinterpret_cast<uintptr_t>(dw.data) % sizeof(float2) == 0 && dw.stride % 2 == 0;
   const int64_t clusters = divide_up(dw.rows, kBelow * kTileRows) * divide_up(dw.cols, kTileCols);
-  return compiled && fits(dy) && fits(x) && pairs && clusters <= kMostClusters && dy.rows <= kMostTokens;
+  return has_body(weight_gradient_kernel) && fits(dy) && fits(x) && pairs && clusters <= kMostClusters &&
+         dy.rows <= kMostTokens;
 }
 
 void weight_gradient(const View& dw, const View& dy, const View& x, bool accumulate, cudaStream_t stream) {
