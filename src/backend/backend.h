@@ -90,7 +90,8 @@ struct AttentionShape {
   View key_starts;    // i32 [1, sentences + 1]
   int64_t longest_query = 0;
   int64_t longest_key = 0;
-  Dropout dropout;  // token = query's index in the global batch, column = key's position in its sentence
+  Dropout dropout = {};  // token = query's index in the global batch, column = key's position in its sentence
+  View plan = {};        // i32, of plan_attention; or empty
 };
 
 // Which rows of a batch hold which token, so that an embedding's gradient can be added up without atomics.
@@ -247,6 +248,10 @@ class Backend {
   // ---- attention, sentence by sentence: out = dropout(softmax(q k' / sqrt(d / heads))) v
   // q, out C [query rows, d]; k, v C [key rows, d] (they may be columns of a wider matrix).
   // log_sums M [heads, query rows]: log of the softmax's denominator, for the backward pass; may be empty.
+  // What calls with the same starts and rows have in common, made once for all of them: shape.plan, of this many
+  // numbers, 0 where there is nothing to plan.
+  virtual int64_t attention_plan_size(const AttentionShape& /*shape*/, int64_t /*query_rows*/) const { return 0; }
+  virtual void plan_attention(const AttentionShape& /*shape*/, int64_t /*query_rows*/, int64_t /*key_rows*/) {}
   virtual void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
                          const AttentionShape& shape) = 0;
   virtual void attention_backward(const View& dq, const View& dk, const View& dv, const View& dout, const View& out,

@@ -62,6 +62,12 @@ class ForwardingBackend : public Backend {
                               const View& gamma, const Dropout& dropout) override {
     inner_.residual_norm_backward(dresidual, dbranch, gradients, dnormed, dsum, sum, statistics, gamma, dropout);
   }
+  int64_t attention_plan_size(const AttentionShape& shape, int64_t query_rows) const override {
+    return inner_.attention_plan_size(shape, query_rows);
+  }
+  void plan_attention(const AttentionShape& shape, int64_t query_rows, int64_t key_rows) override {
+    inner_.plan_attention(shape, query_rows, key_rows);
+  }
   void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
                  const AttentionShape& shape) override {
     inner_.attention(out, log_sums, q, k, v, shape);

@@ -42,6 +42,9 @@ class PlanningBackend final : public Backend {
                      const Dropout&) override {}
   void residual_norm_backward(const View&, const View&, const NormGradients&, const View&, const View&, const View&,
                               const View&, const View&, const Dropout&) override {}
+  int64_t attention_plan_size(const AttentionShape& shape, int64_t query_rows) const override {
+    return model_.attention_plan_size(shape, query_rows);
+  }
   void attention(const View&, const View&, const View&, const View&, const View&, const AttentionShape&) override {}
   void attention_backward(const View&, const View&, const View&, const View&, const View&, const View&, const View&,
                           const View&, const View&, const AttentionShape&) override {}

@@ -61,7 +61,8 @@ View Decoder::values_of(const View& memory, size_t layer) const {
   return memory.slice_cols(static_cast<int64_t>(layer) * 2 * config_.width + config_.width, config_.width);
 }
 
-AttentionShape Decoder::self_shape(const Context& context, int layer, const PackedSide& target) const {
+AttentionShape Decoder::self_shape(const Context& context, int layer, const PackedSide& target,
+                                   const View& plan) const {
   const LayerPlaces places = layer_places(config_.heads, places_index(layer));
   return {.heads = config_.heads,
           .causal = true,
@@ -69,11 +70,12 @@ AttentionShape Decoder::self_shape(const Context& context, int layer, const Pack
           .key_starts = target.starts,
           .longest_query = target.longest,
           .longest_key = target.longest,
-          .dropout = context.dropout(config_.attention_dropout, places.self_weights, Side::target)};
+          .dropout = context.dropout(config_.attention_dropout, places.self_weights, Side::target),
+          .plan = plan};
 }
 
 AttentionShape Decoder::cross_shape(const Context& context, int layer, const PackedSide& target,
-                                    const PackedSide& source) const {
+                                    const PackedSide& source, const View& plan) const {
   const LayerPlaces places = layer_places(config_.heads, places_index(layer));
   return {.heads = config_.heads,
           .causal = false,
@@ -81,20 +83,23 @@ AttentionShape Decoder::cross_shape(const Context& context, int layer, const Pac
           .key_starts = source.starts,
           .longest_query = target.longest,
           .longest_key = source.longest,
-          .dropout = context.dropout(config_.attention_dropout, places.cross_weights, Side::target)};
+          .dropout = context.dropout(config_.attention_dropout, places.cross_weights, Side::target),
+          .plan = plan};
 }
 
 Decoder::Saved Decoder::forward(const Context& context, const View& x, const View& memory, const PackedSide& target,
                                 const PackedSide& source) const {
   Saved saved;
+  const View self_plan = context.plan_attention(target.starts, x.rows, target.starts, x.rows);
+  const View cross_plan = context.plan_attention(target.starts, x.rows, source.starts, memory.rows);
   saved.stack = stack_.forward(context, x, [&](int i, const View& branch, const View& input) {
     const int layer = i / 3;
     const auto l = static_cast<size_t>(layer);
     if (i % 3 == 0) {
-      saved.self.push_back(self_[l].forward(context, branch, input, self_shape(context, layer, target)));
+      saved.self.push_back(self_[l].forward(context, branch, input, self_shape(context, layer, target, self_plan)));
     } else if (i % 3 == 1) {
       saved.cross.push_back(cross_[l].forward(context, branch, input, keys_of(memory, l), values_of(memory, l),
-                                              cross_shape(context, layer, target, source)));
+                                              cross_shape(context, layer, target, source, cross_plan)));
     } else {
       const uint32_t place = layer_places(config_.heads, places_index(layer)).activation;
       const Dropout dropout = context.dropout(config_.activation_dropout, place, Side::target);

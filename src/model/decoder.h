@@ -44,9 +44,9 @@ class Decoder {
  private:
   View keys_of(const View& memory, size_t layer) const;
   View values_of(const View& memory, size_t layer) const;
-  AttentionShape self_shape(const Context& context, int layer, const PackedSide& target) const;
-  AttentionShape cross_shape(const Context& context, int layer, const PackedSide& target,
-                             const PackedSide& source) const;
+  AttentionShape self_shape(const Context& context, int layer, const PackedSide& target, const View& plan) const;
+  AttentionShape cross_shape(const Context& context, int layer, const PackedSide& target, const PackedSide& source,
+                             const View& plan) const;
   int places_index(int layer) const { return config_.encoder_layers + layer; }
   void self_step(const Context& context, size_t layer, const View& branch, const View& input,
                  const DecodeStep& step) const;

@@ -22,6 +22,7 @@ Encoder::Encoder(ParameterLayout& layout, const ModelConfig& config)
 
 Encoder::Saved Encoder::forward(const Context& context, const View& x, const PackedSide& source) const {
   Saved saved;
+  const View plan = context.plan_attention(source.starts, x.rows, source.starts, x.rows);
   saved.stack = stack_.forward(context, x, [&](int i, const View& branch, const View& input) {
     const auto l = static_cast<size_t>(i / 2);
     const LayerPlaces places = layer_places(config_.heads, i / 2);
@@ -33,7 +34,8 @@ Encoder::Saved Encoder::forward(const Context& context, const View& x, const Pac
           .key_starts = source.starts,
           .longest_query = source.longest,
           .longest_key = source.longest,
-          .dropout = context.dropout(config_.attention_dropout, places.self_weights, Side::source)};
+          .dropout = context.dropout(config_.attention_dropout, places.self_weights, Side::source),
+          .plan = plan};
       saved.attention.push_back(attention_[l].forward(context, branch, input, shape));
     } else {
       const Dropout dropout = context.dropout(config_.activation_dropout, places.activation, Side::source);

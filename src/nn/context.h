@@ -50,6 +50,17 @@ struct Context {
   View master(ParameterLayout::Id id) const { return layout.in(weights.masters, id); }
   View gradient(ParameterLayout::Id id) const { return layout.in(gradients, id); }
 
+  // For attention of these sides' rows to each other, in all layers.
+  View plan_attention(const View& query_starts, int64_t query_rows, const View& key_starts, int64_t key_rows) const {
+    AttentionShape shape{.query_starts = query_starts, .key_starts = key_starts};
+    const int64_t size = backend.attention_plan_size(shape, query_rows);
+    if (size > 0) {
+      shape.plan = arena.take(DType::i32, 1, size);
+      backend.plan_attention(shape, query_rows, key_rows);
+    }
+    return shape.plan;
+  }
+
   RowParts parts(Side side) const { return side == Side::source ? source_parts : target_parts; }
 
   Dropout dropout(float rate, uint32_t place, Side side) const {

@@ -101,6 +101,7 @@ std::vector<Case> cases() {
   // Many short sentences; capacity for more sentences, rows and length than there are.
   all.push_back({Lengths(700, 1), Lengths(700, 2), 2, 32, false, 0.1F});
   all.push_back({Lengths(700, 3), Lengths(700, 3), 2, 64, true, 0.1F});
+  all.push_back({Lengths(2500, 2), Lengths(2500, 1), 2, 16, false, 0.1F});
   all.push_back({{20, 64, 3, 0, 0, 0}, {20, 64, 3, 0, 0, 0}, 8, 64, true, 0.1F, 70, 256});
   all.push_back({{20, 64, 3, 0, 0, 0}, {7, 100, 65, 0, 0, 0}, 8, 64, false, 0.1F, 200, 256});
   for (const int heads : {1, 3, 5}) {  // heads that do not go in pairs
@@ -124,6 +125,33 @@ TEST_F(CudaAttention, Backward) {
                                   *std::max_element(c.keys.begin(), c.keys.end()));
     expect_twins([&](Lab& lab) { return backward(lab, c); },
                  {.absolute = longest > 64 ? 6e-2 : 2.5e-2, .relative = 1.0 / 64}, describe(c));
+  }
+}
+
+// As the model has it: one plan for all calls.
+TEST_F(CudaAttention, OnePlanForForwardAndBackward) {
+  const auto run = [this](const Case& c, bool plan) {
+    Lab lab(*gpu());
+    Attention attention{lab, c};
+    if (plan) {
+      const int64_t size = gpu()->attention_plan_size(attention.shape, attention.query_rows);
+      attention.shape.plan = lab.put(Lengths(static_cast<size_t>(size), -1));
+      gpu()->plan_attention(attention.shape, attention.query_rows, attention.key_rows);
+    }
+    Results results;
+    for (int i = 0; i < 2; ++i) {
+      attention.forward();
+      attention.backward();
+    }
+    for (const Room& room : {attention.out, attention.dq, attention.dk, attention.dv}) {
+      lab.append(results, room);
+    }
+    return results;
+  };
+  for (const Case& c : cases()) {
+    const Results with = run(c, true), without = run(c, false);
+    ASSERT_FALSE(with.empty());
+    EXPECT_TRUE(with == without) << describe(c);
   }
 }
 

@@ -102,6 +102,7 @@ class CheckedBackend::Twin {
     shape.query_starts = (*this)(shape.query_starts);
     shape.key_starts = (*this)(shape.key_starts);
     shape.dropout = (*this)(shape.dropout);
+    shape.plan = {};  // the device's own
     return shape;
   }
 

@@ -10,12 +10,11 @@ namespace {
 
 using namespace cuda;  // NOLINT: device code of this file only
 
-constexpr int kTile = 32;  // queries of a block
+constexpr int kTile = kForwardTile;
 constexpr int kThreads = kTile / 16 * kWarp;
 
 struct ForwardArguments {
   AttentionArguments shape;
-  int4* slots;  // whose the blocks are
   Matrix out, q, k, v;
   float* log_sums;  // or null
   int64_t log_sums_stride;
@@ -118,13 +117,14 @@ __device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries
 
 template <int kWidth, bool kDropout, bool kVectors>
 __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 9 : 1) attention_kernel(const ForwardArguments a) {
+  fetch_slots_ahead(a.shape);
   await_previous();
   constexpr int kSize = kTile * kPitch<kWidth>;
   static_assert(kTile == kKeyStep);
   __shared__ alignas(16) Bf16 q[kSize], k[2][kSize], v[2][kSize];
   const DropoutMask mask(a.shape.dropout);
   const int head = head_of_block(), column = head * a.shape.width, thread = static_cast<int>(threadIdx.x);
-  const Sentence s = sentence_of_block(a.slots, a.shape);
+  const Slot s = slot_of_block(a.shape);
   const int first = s.tile * kTile;
   const int count = min(kTile, s.queries - first);
   if (count <= 0) {
@@ -192,18 +192,16 @@ void CudaBackend::attention(const View& out, const View& log_sums, const View& q
   if (q.size() == 0) {
     return;
   }
-  ForwardArguments arguments{.shape = attention_arguments<kTile>(shape, q, k),
-                             .slots = nullptr,
-                             .out = Matrix(out),
-                             .q = Matrix(q),
-                             .k = Matrix(k),
-                             .v = Matrix(v),
-                             .log_sums = data<float>(log_sums),
-                             .log_sums_stride = log_sums.stride};
-  arguments.slots = scratch<int4>(2 * arguments.shape.slots);
-  const dim3 blocks = find_sentences<kTile>(arguments.slots, arguments.shape, stream_);
+  const ForwardArguments arguments{.shape = attention_arguments(shape, kTile, q, k),
+                                   .out = Matrix(out),
+                                   .q = Matrix(q),
+                                   .k = Matrix(k),
+                                   .v = Matrix(v),
+                                   .log_sums = data<float>(log_sums),
+                                   .log_sums_stride = log_sums.stride};
   for_width(arguments.shape, {out, q, k, v}, [&]<int kWidth, bool kDropout, bool kVectors>() {
-    launch("attention", attention_kernel<kWidth, kDropout, kVectors>, {blocks, kThreads, 0, stream_}, arguments);
+    launch("attention", attention_kernel<kWidth, kDropout, kVectors>,
+           {attention_blocks(arguments.shape), kThreads, 0, stream_}, arguments);
   });
 }
 

@@ -17,7 +17,7 @@ namespace {
 using namespace cuda;  // NOLINT: device code of this file only
 
 template <int kWidth, bool kDropout, bool kVectors>
-__device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, const Pair& pair) {
+__device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, const Slot& s, const Pair& pair) {
   load_queries<kVectors>(shared, a, pair);
   load_keys<kVectors>(shared, a, pair, s.first_key);
   commit_copies();
@@ -54,7 +54,7 @@ __device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, con
 
 // dq of the pair's queries, over all the keys that they see.
 template <int kWidth, bool kDropout, bool kVectors>
-__device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, Pair pair) {
+__device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a, const Slot& s, Pair pair) {
   const int own = 16 * pair.warp;
   const int end = a.shape.causal ? min(s.keys, pair.first_query + pair.queries) : s.keys;
   load_queries<kVectors>(shared, a, pair);
@@ -88,7 +88,7 @@ __device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a,
 
 // dk and dv of the pair's keys, at most 32, over all the queries that see them: two warps for each.
 template <int kWidth, bool kDropout, bool kVectors>
-__device__ void long_keys(Shared<kWidth>& shared, const BackwardArguments& a, const Sentence& s, Pair pair) {
+__device__ void long_keys(Shared<kWidth>& shared, const BackwardArguments& a, const Slot& s, Pair pair) {
   const int row = s.first_key + pair.first_key;
   const int own = 16 * (pair.warp % 2);
   const bool values = pair.warp < 2;
@@ -124,7 +124,7 @@ __device__ void long_keys(Shared<kWidth>& shared, const BackwardArguments& a, co
 
 // Zeros where there is nothing to attend to, in the block's share of the rows; tiles is the number of such blocks.
 template <bool kVectors>
-__device__ void clear(const BackwardArguments& a, const Sentence& s, int tiles, int head) {
+__device__ void clear(const BackwardArguments& a, const Slot& s, int tiles, int head) {
   const int column = head * a.shape.width, first = s.tile * kTile;
   const auto clear_part = [&](const Matrix& to, int row, int count) {
     clear_rows<kVectors, kThreads>(to, row, column, count, a.shape.width);
@@ -140,11 +140,12 @@ __device__ void clear(const BackwardArguments& a, const Sentence& s, int tiles, 
 template <int kWidth, bool kDropout, bool kVectors>
 __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
     attention_backward_kernel(const __grid_constant__ BackwardArguments a) {
+  fetch_slots_ahead(a.shape);
   await_previous();
   extern __shared__ uint4 memory[];
   auto& shared = *reinterpret_cast<Shared<kWidth>*>(memory);
   const int head = head_of_block();
-  const Sentence s = sentence_of_block(a.slots, a.shape);
+  const Slot s = slot_of_block(a.shape);
   const int tiles = max(1, (s.queries + kTile - 1) / kTile);
   if (s.tile >= tiles) {
     return;
@@ -200,8 +201,7 @@ void CudaBackend::attention_backward(const View& dq, const View& dk, const View&
   if (q.size() == 0 && k.size() == 0) {
     return;
   }
-  BackwardArguments arguments{.shape = attention_arguments<kTile>(shape, q, k),
-                              .slots = nullptr,
+  BackwardArguments arguments{.shape = attention_arguments(shape, kTile, q, k),
                               .dq = Matrix(dq),
                               .dk = Matrix(dk),
                               .dv = Matrix(dv),
@@ -217,13 +217,11 @@ void CudaBackend::attention_backward(const View& dq, const View& dk, const View&
   if (const float kept = arguments.shape.dropout.scale; kept > 0) {
     arguments.d_scale = arguments.shape.scale / kept;
   }
-  arguments.slots = scratch<int4>(2 * arguments.shape.slots);
-  const dim3 blocks = find_sentences<kTile>(arguments.slots, arguments.shape, stream_);
   const auto run = [&]<int kWidth, bool kDropout, bool kVectors>() {
     const auto kernel = attention_backward_kernel<kWidth, kDropout, kVectors>;
     constexpr int kBytes = sizeof(Shared<kWidth>);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention_backward");
-    launch("attention_backward", kernel, {blocks, kThreads, kBytes, stream_}, arguments);
+    launch("attention_backward", kernel, {attention_blocks(arguments.shape), kThreads, kBytes, stream_}, arguments);
   };
   for_width(arguments.shape, {dq, dk, dv, dout, out, q, k, v}, run);
 }

@@ -6,13 +6,12 @@
 
 namespace tandem::cuda {
 
-constexpr int kTile = 64;  // rows of a tile, queries or keys
+constexpr int kTile = kBackwardTile;  // rows of a tile, queries or keys
 constexpr int kThreads = kTile / 16 * kWarp;
 constexpr int kWeightPitch = kTile + 8;
 
 struct BackwardArguments {
   AttentionArguments shape;
-  int4* slots;  // whose the blocks are
   Matrix dq, dk, dv, dout, out, q, k, v;
   const float* log_sums;
   int64_t log_sums_stride;

@@ -1,13 +1,10 @@
 // Which block of attention has which sentence.
 //
-// The queries of each sentence are cut into tiles of kTile rows, and blocks are given out by slots: sentence i has the
-// slots from starts[i] / kTile + i on, which are always enough and at least one. So the number of slots is known
-// without the starts, and few of them are empty. The rows past the last sentence are sentence number `sentences`. A
-// kernel of its own writes down whose each slot is: a block that looked for its sentence would spend a quarter of its
-// time on it.
+// The queries of each sentence are cut into tiles of kTile rows; a slot is one of them, and a block computes one head
+// of it. Slots are given out by a kernel of its own, the longest sentences first: theirs are the blocks that take long,
+// and where one of them begins last, all wait for it. Empty slots come last. How many slots there are is known without
+// the starts, for a recorded step: q.rows / kTile + sentences + 1 are always enough.
 #pragma once
-
-#include <algorithm>
 
 #include "backend/backend.h"
 #include "backend/cuda/device.cuh"
@@ -15,95 +12,57 @@
 
 namespace tandem::cuda {
 
-// A tile of a sentence's queries.
-struct Sentence {
+constexpr int kForwardTile = 32, kBackwardTile = 64;  // queries of a block
+
+// A tile of a sentence's queries. The rows past the last sentence are a sentence that does not attend.
+struct alignas(16) Slot {
   int tile;                  // the slot is empty where the sentence has no such tile
+  int attends;               // there are queries and keys, and they belong to a sentence
   int first_query, queries;  // rows of the sentence
   int first_key, keys;
-  bool attends;  // there are queries and keys, and they belong to a sentence
+  int unused[2];
 };
 
 struct AttentionArguments {
-  const int32_t* query_starts;  // [sentences + 1], the first is 0
-  const int32_t* key_starts;
-  int sentences, heads, width;
-  int query_rows, key_rows;
-  int slots;  // for the kernel's tiles
+  const Slot* slots;  // for the kernel's tiles
+  int slot_count;
+  int heads, width;
   bool causal;
   float scale;       // 1 / sqrt(width)
   float scale_log2;  // scale * log2(e): 2^(scale_log2 * score) = e^(scale * score)
   DropoutArguments dropout;
 };
 
-template <int kTile>
-AttentionArguments attention_arguments(const AttentionShape& shape, const View& q, const View& k) {
-  const int64_t width = q.cols / shape.heads;
-  require(width >= 1 && width <= 128, "attention on a GPU takes heads of 1 to 128 columns, not of {}", width);
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
-  return {.query_starts = data<int32_t>(shape.query_starts),
-          .key_starts = data<int32_t>(shape.key_starts),
-          .sentences = static_cast<int>(shape.query_starts.cols - 1),
-          .heads = shape.heads,
-          .width = static_cast<int>(width),
-          .query_rows = static_cast<int>(q.rows),
-          .key_rows = static_cast<int>(k.rows),
-          .slots = static_cast<int>(q.rows / kTile + shape.query_starts.cols),
-          .causal = shape.causal,
-          .scale = scale,
-          .scale_log2 = scale * 1.4426950408889634F,
-          .dropout = DropoutArguments(shape.dropout)};
+// A plan holds the slots of the forward's tiles and then those of the backward's.
+inline int64_t slots_of(int tile, const AttentionShape& shape, int64_t query_rows) {
+  return query_rows / tile + shape.query_starts.cols;
 }
 
-template <int kTile>
-__device__ int tiles_before(int start) {
-  return static_cast<int>(static_cast<unsigned>(start) / kTile);
-}
-
-constexpr int kFindThreads = 256, kFindersOfSentence = 8;
-
-template <int kTile>
-__global__ void __launch_bounds__(kFindThreads) find_sentences_kernel(int4* slots, const AttentionArguments a) {
-  await_previous();
-  const int thread = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  const int i = thread / kFindersOfSentence;
-  if (i > a.sentences) {
-    return;
-  }
-  const bool past = i == a.sentences;
-  const int first_query = a.query_starts[i], end_query = past ? a.query_rows : a.query_starts[i + 1];
-  const int first_key = a.key_starts[i], end_key = past ? a.key_rows : a.key_starts[i + 1];
-  const int first = tiles_before<kTile>(first_query) + i, end = tiles_before<kTile>(end_query) + i + 1;
-  for (int slot = first + thread % kFindersOfSentence; slot < end; slot += kFindersOfSentence) {
-    slots[2 * slot] = {slot - first, past ? 0 : 1, first_query, end_query - first_query};
-    slots[2 * slot + 1] = {first_key, end_key - first_key, 0, 0};
-  }
-}
-
-// Writes the slots, two vectors each, and returns the grid of the kernel that reads them: (heads, slots), the latter in
-// two dimensions.
-template <int kTile>
-dim3 find_sentences(int4* slots, const AttentionArguments& a, cudaStream_t stream) {
-  const auto finders = static_cast<unsigned>(divide_up((a.sentences + 1) * int64_t{kFindersOfSentence}, kFindThreads));
-  launch("find_sentences_kernel", find_sentences_kernel<kTile>, {finders, kFindThreads, 0, stream}, slots, a);
-  const int64_t down = std::min<int64_t>(a.slots, 1 << 15);
-  return {static_cast<unsigned>(a.heads), static_cast<unsigned>(down), static_cast<unsigned>(divide_up(a.slots, down))};
+// (heads, slots), the latter in two dimensions.
+inline dim3 attention_blocks(const AttentionArguments& a) {
+  const int64_t down = std::min<int64_t>(a.slot_count, 1 << 15);
+  return {static_cast<unsigned>(a.heads), static_cast<unsigned>(down),
+          static_cast<unsigned>(divide_up(a.slot_count, down))};
 }
 
 __device__ inline int head_of_block() { return static_cast<int>(blockIdx.x); }
 
-// Of a block of that grid. Its tile is past the sentence's queries where there is nothing to do.
-__device__ inline Sentence sentence_of_block(const int4* slots, const AttentionArguments& a) {
+// Of a block of that grid, in all of its threads, before await_previous: the plan comes into the L2 cache a wave of
+// blocks ahead of its use. It is as old as the pass and may have left the cache.
+__device__ inline void fetch_slots_ahead(const AttentionArguments& a) {
+  constexpr int kAhead = 160;
   const auto slot = static_cast<int>(blockIdx.y + blockIdx.z * gridDim.y);
-  const int own = min(slot, a.slots - 1);
-  const int4 x = slots[2 * own], y = slots[2 * own + 1];
-  Sentence s;
-  s.tile = slot < a.slots ? x.x : INT32_MAX / 128;
-  s.first_query = x.z;
-  s.queries = x.w;
-  s.first_key = y.x;
-  s.keys = y.y;
-  s.attends = x.y != 0 && s.queries > 0 && s.keys > 0;
-  return s;
+  if (head_of_block() == 0 && threadIdx.x < 2) {
+    const int ahead = min(slot + static_cast<int>(threadIdx.x) * kAhead, a.slot_count - 1);
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(a.slots + ahead));
+  }
+}
+
+__device__ inline Slot slot_of_block(const AttentionArguments& a) {
+  const auto slot = static_cast<int>(blockIdx.y + blockIdx.z * gridDim.y);
+  const auto* from = reinterpret_cast<const int4*>(a.slots + min(slot, a.slot_count - 1));
+  const int4 x = from[0], y = from[1];
+  return {slot < a.slot_count ? x.x : INT32_MAX / 128, x.y, x.z, x.w, y.x, y.y, {}};
 }
 
 }  // namespace tandem::cuda

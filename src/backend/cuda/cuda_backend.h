@@ -9,6 +9,10 @@
 
 namespace tandem {
 
+namespace cuda {
+struct AttentionArguments;
+}
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(int device);
@@ -59,6 +63,8 @@ class CudaBackend final : public Backend {
                               const View& dnormed, const View& dsum, const View& sum, const View& statistics,
                               const View& gamma, const Dropout& dropout) override;
 
+  int64_t attention_plan_size(const AttentionShape& shape, int64_t query_rows) const override;
+  void plan_attention(const AttentionShape& shape, int64_t query_rows, int64_t key_rows) override;
   void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
                  const AttentionShape& shape) override;
   void attention_backward(const View& dq, const View& dk, const View& dv, const View& dout, const View& out,
@@ -89,6 +95,8 @@ class CudaBackend final : public Backend {
     return static_cast<T*>(scratch_.data());
   }
 
+  // With a plan of its own where the shape has none. tile: the kernel's.
+  cuda::AttentionArguments attention_arguments(AttentionShape shape, int tile, const View& q, const View& k);
   int squares_in_parts(double* parts, const View& x);
 
   int device_;

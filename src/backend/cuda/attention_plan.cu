@@ -1,0 +1,115 @@
+#include "backend/cuda/attention_slots.cuh"
+#include "backend/cuda/cuda_backend.h"
+
+namespace tandem {
+
+namespace {
+
+using namespace cuda;  // NOLINT: device code of this file only
+
+constexpr int kThreads = 1024;
+constexpr int kClasses = kWarp, kClassRows = 16;  // sentences of up to 15 * 16, 16 * 16, ... rows are one class
+
+struct PlanArguments {
+  Slot* slots[2];  // for the forward's and the backward's tiles
+  int slot_count[2];
+  const int32_t* query_starts;  // [sentences + 1], the first is 0
+  const int32_t* key_starts;
+  int sentences, query_rows, key_rows;
+};
+
+// Block 0 for the forward's tiles, 1 for the backward's. Within a class the order is as it comes; no result depends on
+// it, since no two blocks of attention work on the same numbers.
+__global__ void __launch_bounds__(kThreads) attention_plan_kernel(const PlanArguments a) {
+  await_previous();
+  __shared__ int next[kClasses];  // free slot of each class, the longest sentences first; before: its slots
+  __shared__ int total;
+  const int rows = blockIdx.x == 0 ? kForwardTile : kBackwardTile;
+  Slot* slots = a.slots[blockIdx.x];
+  const int thread = static_cast<int>(threadIdx.x);
+  // Calls give(sentence, its first slot, its class, tiles) for this thread's sentences.
+  const auto for_sentences = [&](const auto& give) {
+    for (int i = thread; i <= a.sentences; i += kThreads) {
+      const bool past = i == a.sentences;
+      const int first_query = a.query_starts[i], first_key = a.key_starts[i];
+      const int queries = (past ? a.query_rows : a.query_starts[i + 1]) - first_query;
+      const int keys = (past ? a.key_rows : a.key_starts[i + 1]) - first_key;
+      if (queries > 0 || keys > 0) {
+        const int length = past ? 0 : (max(queries, keys) + kClassRows - 1) / kClassRows;
+        const int attends = !past && queries > 0 && keys > 0 ? 1 : 0;
+        give(Slot{0, attends, first_query, queries, first_key, keys, {}}, kClasses - 1 - min(length, kClasses - 1),
+             max(1, (queries + rows - 1) / rows));
+      }
+    }
+  };
+  if (thread < kClasses) {
+    next[thread] = 0;
+  }
+  __syncthreads();
+  for_sentences([&](const Slot&, int of_class, int tiles) { atomicAdd(&next[of_class], tiles); });
+  __syncthreads();
+  if (thread < kClasses) {
+    const int own = next[thread];
+    int end = own;
+    for (int step = 1; step < kClasses; step *= 2) {
+      const int before = __shfl_up_sync(0xFFFFFFFF, end, step);
+      end += thread >= step ? before : 0;
+    }
+    next[thread] = end - own;
+    if (thread == kClasses - 1) {
+      total = end;
+    }
+  }
+  __syncthreads();
+  for_sentences([&](Slot slot, int of_class, int tiles) {
+    const int first = atomicAdd(&next[of_class], tiles);
+    for (; slot.tile < tiles; ++slot.tile) {
+      slots[first + slot.tile] = slot;
+    }
+  });
+  for (int i = total + thread; i < a.slot_count[blockIdx.x]; i += kThreads) {
+    slots[i] = {1, 0, 0, 0, 0, 0, {}};
+  }
+}
+
+}  // namespace
+
+int64_t CudaBackend::attention_plan_size(const AttentionShape& shape, int64_t query_rows) const {
+  return (slots_of(kForwardTile, shape, query_rows) + slots_of(kBackwardTile, shape, query_rows)) *
+         static_cast<int64_t>(sizeof(Slot) / sizeof(int32_t));
+}
+
+void CudaBackend::plan_attention(const AttentionShape& shape, int64_t query_rows, int64_t key_rows) {
+  PlanArguments a{.slots = {reinterpret_cast<Slot*>(data<int32_t>(shape.plan)), nullptr},
+                  .slot_count = {static_cast<int>(slots_of(kForwardTile, shape, query_rows)),
+                                 static_cast<int>(slots_of(kBackwardTile, shape, query_rows))},
+                  .query_starts = data<int32_t>(shape.query_starts),
+                  .key_starts = data<int32_t>(shape.key_starts),
+                  .sentences = static_cast<int>(shape.query_starts.cols - 1),
+                  .query_rows = static_cast<int>(query_rows),
+                  .key_rows = static_cast<int>(key_rows)};
+  a.slots[1] = a.slots[0] + a.slot_count[0];
+  launch("attention_plan", attention_plan_kernel, {2, kThreads, 0, stream_}, a);
+}
+
+AttentionArguments CudaBackend::attention_arguments(AttentionShape shape, int tile, const View& q, const View& k) {
+  const int64_t width = q.cols / shape.heads;
+  require(width >= 1 && width <= 128, "attention on a GPU takes heads of 1 to 128 columns, not of {}", width);
+  if (shape.plan.empty()) {
+    const int64_t size = attention_plan_size(shape, q.rows);
+    shape.plan = make_view(scratch<int32_t>(size), DType::i32, 1, size, Memory::device);
+    plan_attention(shape, q.rows, k.rows);
+  }
+  const auto* slots = reinterpret_cast<const Slot*>(data<int32_t>(shape.plan));
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
+  return {.slots = slots + (tile == kForwardTile ? 0 : slots_of(kForwardTile, shape, q.rows)),
+          .slot_count = static_cast<int>(slots_of(tile, shape, q.rows)),
+          .heads = shape.heads,
+          .width = static_cast<int>(width),
+          .causal = shape.causal,
+          .scale = scale,
+          .scale_log2 = scale * 1.4426950408889634F,
+          .dropout = DropoutArguments(shape.dropout)};
+}
+
+}  // namespace tandem
