@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "cuda/device.h"
@@ -147,28 +148,50 @@ TEST_F(CudaProjectedLoss, LossAndGradients) {
   }
 }
 
-// A piece's logit above what an exponential holds: 80 is the label's, the others' rise to `most`.
+template <class T>
+bool all_finite(const std::vector<T>& values) {
+  return std::ranges::all_of(values, [](T value) { return std::isfinite(static_cast<float>(value)); });
+}
+
+// A piece's logit above what an exponential holds: `label` is the label's and those of all others but one.
 TEST_F(CudaProjectedLoss, HugeLogits) {
-  for (const double most : {100.0, 180.0, 250.0, 1000.0}) {
-    const Case c{.rows = 40, .d = 64, .pieces = 512, .smoothing = 0};
+  for (const double label : {80.0, 20000.0}) {
+    for (const double above : {20.0, 100.0, 170.0, 920.0}) {
+      for (const float smoothing : {0.0F, 0.1F}) {
+        const Case c{.rows = 40, .d = 64, .pieces = 512, .smoothing = smoothing};
+        const std::string what = fmt::format("label's {}, {} above, smoothing {}", label, above, smoothing);
+        Inputs in(c);
+        for (int64_t r = 0; r < c.rows; ++r) {
+          std::fill_n(in.x.row(r), c.d, bf16(1.0F));
+          in.labels[static_cast<size_t>(r)] = static_cast<int32_t>(r);
+        }
+        for (int64_t v = 0; v < c.pieces; ++v) {
+          std::fill_n(in.w.row(v), c.d, bf16(static_cast<float>((v == 300 ? label + above : label) / 64)));
+        }
+        Lab device(*gpu()), host(cpu());
+        const Outcome actual = run(device, c, in), expected = run(host, c, in);
+        EXPECT_NEAR(actual.totals.nll, expected.totals.nll, 0.01 * expected.totals.nll) << what;
+        EXPECT_NEAR(actual.totals.smoothed, expected.totals.smoothed, 0.01 * expected.totals.smoothed) << what;
+        EXPECT_EQ(actual.totals.correct, expected.totals.correct) << what;
+        EXPECT_TRUE(all_finite(actual.dw) && all_finite(actual.dx)) << what;
+      }
+    }
+  }
+}
+
+TEST_F(CudaProjectedLoss, NoLabels) {
+  for (const float smoothing : {0.0F, 0.1F}) {
+    const Case c{.rows = 40, .d = 64, .pieces = 512, .smoothing = smoothing};
     Inputs in(c);
-    for (int64_t r = 0; r < c.rows; ++r) {
-      std::fill_n(in.x.row(r), c.d, bf16(1.0F));
-      in.labels[static_cast<size_t>(r)] = static_cast<int32_t>(r);
-    }
-    for (int64_t v = 0; v < c.pieces; ++v) {
-      std::fill_n(in.w.row(v), c.d, bf16(static_cast<float>((v == 300 ? most : 80.0) / 64)));
-    }
-    Lab device(*gpu());
-    const Outcome actual = run(device, c, in);
-    const double expected = 40 * (most - 80) + 2;  // all others together weigh e^-11 at least
-    EXPECT_NEAR(actual.totals.nll, expected, 0.01 * expected) << most;
-    for (const auto value : actual.dw) {
-      ASSERT_TRUE(std::isfinite(value)) << most;
-    }
-    for (const bf16 value : actual.dx) {
-      ASSERT_TRUE(std::isfinite(static_cast<float>(value))) << most;
-    }
+    std::ranges::fill(in.labels, -1);
+    Lab lab(*gpu());
+    const Outcome outcome = run(lab, c, in);
+    EXPECT_EQ(outcome.totals.smoothed, 1);  // what was there before
+    EXPECT_EQ(outcome.totals.nll, 2);
+    EXPECT_EQ(outcome.totals.correct, 3);
+    EXPECT_EQ(outcome.totals.tokens, 4);
+    EXPECT_TRUE(std::ranges::all_of(outcome.dx, [](bf16 value) { return static_cast<float>(value) == 0; }));
+    EXPECT_TRUE(std::ranges::all_of(outcome.dw, [](float value) { return value == 0; }));
   }
 }
 
@@ -180,7 +203,9 @@ TEST_F(CudaProjectedLoss, BadNumbersShow) {
       in.labels[5] = 77;
       (in_x ? in.x.row(5) : in.w.row(99))[3] = bf16(bad);
       Lab lab(*gpu());
-      EXPECT_FALSE(std::isfinite(run(lab, c, in).totals.smoothed)) << bad << (in_x ? " in x" : " in w");
+      const Outcome outcome = run(lab, c, in);
+      EXPECT_FALSE(std::isfinite(outcome.totals.smoothed)) << bad << (in_x ? " in x" : " in w");
+      EXPECT_FALSE(all_finite(outcome.dw)) << bad << (in_x ? " in x" : " in w");
     }
   }
 }

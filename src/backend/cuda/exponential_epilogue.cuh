@@ -67,8 +67,8 @@ struct ExponentialEpilogue {
     uint32_t most[4] = {kNothing, kNothing, kNothing, kNothing}, limits[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float limit = (gates.shifts[i] + kMostExponent) * kLn2;
-      limits[i] = pack(limit, limit);
+      const Bf16 limit = __float2bfloat16_rd((gates.shifts[i] + kMostExponent) * kLn2);  // never above it
+      limits[i] = uint32_t{__bfloat16_as_ushort(limit)} * 0x10001;
     }
 #pragma unroll 1
     for (int col = chunk.col; col < min(chunk.col + kTileCols, cols); col += kChunkCols) {

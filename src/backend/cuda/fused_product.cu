@@ -38,7 +38,7 @@ struct Shape {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __device__ int first_of_band(int tile) const { return tile / (band * column_tiles) * band; }
-  __device__ int rows_of_band(int tile) const { return min(band, row_tiles - first_of_band(tile)); }
+  __device__ int rows_of_band(int tile) const { return max(1, min(band, row_tiles - first_of_band(tile))); }
   __device__ int in_band(int tile) const { return tile % (band * column_tiles); }
   // Of this block's part of a tile.
   __device__ int row(int tile) const {

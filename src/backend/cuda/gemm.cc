@@ -13,7 +13,8 @@ namespace tandem::cuda {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{64} << 20;
-constexpr int kProposals = 64;  // that tuning times
+constexpr int kProposals = 64;    // that tuning times
+constexpr int kFewProposals = 8;  // where not all will do
 // Where a product's sum is split into parts, cuBLASLt 13.1 may leave out the last terms unless their number is a
 // multiple of this (6,145 in four parts: the last one is missing).
 constexpr int64_t kSplitUnit = 64;
@@ -175,23 +176,27 @@ void Gemm::choose_algorithm(Plan& plan, const GemmKey& key, const GemmCall& call
                                                sizeof none),
           "choosing an algorithm");
   }
-  std::vector<cublasLtMatmulHeuristicResult_t> proposals(tuning_ ? kProposals : 1);
+  std::vector<cublasLtMatmulHeuristicResult_t> proposals(tuning_ ? kProposals : may_split(key) ? 1 : kFewProposals);
   int count = 0;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b, plan.c, plan.c, preference,
                                      static_cast<int>(proposals.size()), proposals.data(), &count);
   cublasLtMatmulPreferenceDestroy(preference);
-  require(status == CUBLAS_STATUS_SUCCESS && count > 0,
+  proposals.resize(static_cast<size_t>(count));
+  if (!may_split(key)) {
+    std::erase_if(proposals, [](const auto& proposal) { return splits(proposal.algo); });
+  }
+  require(status == CUBLAS_STATUS_SUCCESS && !proposals.empty(),
           "cuBLASLt has no algorithm for a product of {}x{}x{} (leading dimensions {}, {}, {}, epilogue {}): {}", key.m,
           key.n, key.k, key.lda, key.ldb, key.ldc, key.epilogue, cublasLtGetStatusString(status));
   plan.algorithm = proposals[0].algo;
   if (tuning_) {
     plan.microseconds = 1e30;
-    for (int i = 0; i < count; ++i) {
-      const double time = time_algorithm(plan, proposals[static_cast<size_t>(i)].algo, call);
+    for (const auto& proposal : proposals) {
+      const double time = time_algorithm(plan, proposal.algo, call);
       if (time < plan.microseconds) {
         plan.microseconds = time;
-        plan.algorithm = proposals[static_cast<size_t>(i)].algo;
+        plan.algorithm = proposal.algo;
       }
     }
   }
