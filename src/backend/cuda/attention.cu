@@ -100,10 +100,10 @@ __device__ void attend(Queries<kWidth>& queries, const Bf16* q, const Bf16* k, c
 template <bool kVectors, int kWidth>
 __device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, Bf16* slab, int row, int count,
                        int head, float kept) {
-  const int first = static_cast<int>(threadIdx.x) / kWarp * 16;
+  const auto first = static_cast<int>(threadIdx.x / kWarp * 16);
   const float totals[2] = {sum_of_quad(queries.total[0]), sum_of_quad(queries.total[1])};
   if (a.log_sums != nullptr && threadIdx.x % 4 == 0) {
-    const int g = first + static_cast<int>(threadIdx.x) % kWarp / 4;
+    const int g = first + static_cast<int>(threadIdx.x % kWarp / 4);
     for (int r = 0; r < 2; ++r) {
       if (g + 8 * r < count) {
         a.log_sums[head * a.log_sums_stride + queries.row + 8 * r] =
@@ -123,7 +123,8 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 9 : 1) attention_kern
   static_assert(kTile == kKeyStep);
   __shared__ alignas(16) Bf16 q[kSize], k[2][kSize], v[2][kSize];
   const DropoutMask mask(a.shape.dropout);
-  const int head = head_of_block(), column = head * a.shape.width, thread = static_cast<int>(threadIdx.x);
+  const int head = head_of_block(), column = head * a.shape.width;
+  const auto warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
   const Slot s = slot_of_block(a.shape);
   const int first = s.tile * kTile;
   const int count = min(kTile, s.queries - first);
@@ -133,23 +134,23 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 9 : 1) attention_kern
   const int row = s.first_query + first;
   if (!s.attends) {
     clear_rows<kVectors, kThreads>(a.out, row, column, count, a.shape.width);
-    if (a.log_sums != nullptr && thread < count) {
-      a.log_sums[head * a.log_sums_stride + row + thread] = 0;
+    if (a.log_sums != nullptr && warp == 0 && lane < count) {
+      a.log_sums[head * a.log_sums_stride + row + lane] = 0;
     }
     return;
   }
   const auto visible = [&](int query) { return a.shape.causal ? min(s.keys, first + query + 1) : s.keys; };
   const int keys = visible(count - 1);
-  const auto load = [&]<bool kKeys>(Bf16* tile, const Matrix& from, int first_row, int present, int filled) {
-    load_tile<kWidth, kKeys, kVectors, kThreads, kTile>(tile, from, first_row, column, present, filled, a.shape.width,
-                                                        thread);
+  const auto load = [&]<bool kKeys>(Bf16* tile, const Matrix& from, int first_row, int present) {
+    load_tile<kWidth, kKeys, kVectors, kThreads, kTile>(tile, from, first_row, column, present, kAllRows, a.shape.width,
+                                                        threadIdx.x);
   };
   const auto load_step = [&](int begin) {
     const int stage = begin / kKeyStep % 2;
-    load.template operator()<true>(k[stage], a.k, s.first_key + begin, keys - begin, kKeyStep);
-    load.template operator()<true>(v[stage], a.v, s.first_key + begin, keys - begin, kKeyStep);
+    load.template operator()<true>(k[stage], a.k, s.first_key + begin, keys - begin);
+    load.template operator()<true>(v[stage], a.v, s.first_key + begin, keys - begin);
   };
-  load.template operator()<false>(q, a.q, row, count, round_up(count, 16));
+  load.template operator()<false>(q, a.q, row, count);
   load_step(0);
   commit_copies();
   if (keys > kKeyStep) {
@@ -157,9 +158,9 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 9 : 1) attention_kern
   }
   commit_copies();
 
-  const int own = thread / kWarp * 16;  // the warp's first query
+  const int own = warp * 16;  // the warp's first query
   Bf16* slab = q + own * kPitch<kWidth>;
-  const int query = own + thread % kWarp / 4;
+  const int query = own + lane / 4;
   Queries<kWidth> queries;
   queries.row = row + query;
   queries.limit[0] = visible(query);

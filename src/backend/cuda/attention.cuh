@@ -69,11 +69,17 @@ void for_width(const AttentionArguments& a, std::initializer_list<View> matrices
 template <int kWidth>
 constexpr int kPitch = kWidth + 8;
 
-// 16 bytes to shared memory, zeros where !present; done after a wait.
-__device__ inline void copy_async(Bf16* to, const Bf16* from, bool present) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-               "r"(present ? 16 : 0)
-               : "memory");
+// Where `where` holds, without a branch around it: 16 bytes to an address in shared memory, zeros where !present; done
+// after a wait.
+__device__ inline void copy_async(uint32_t to, const void* from, bool present, bool where) {
+  asm volatile(
+      "{\n"
+      ".reg .pred where;\n"
+      "setp.ne.b32 where, %3, 0;\n"
+      "@where cp.async.cg.shared.global [%0], [%1], 16, %2;\n"
+      "}" ::"r"(to),
+      "l"(from), "r"(present ? 16 : 0), "r"(static_cast<int>(where))
+      : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Until at most kPending groups of this thread's copies are not done.
@@ -83,28 +89,33 @@ __device__ void wait_copies() {
 }
 
 // Rows [0, filled) of a tile of kRows rows from a head's columns of a matrix, (row, column) being the tile's first
-// element; zeros from row `count` and from column `width` on. By kTeam threads. kKeys: in the keys' order.
+// element; zeros from row `count` and from column `width` on. By kTeam threads. kKeys: in the keys' order. Addresses
+// are worked out once, not for each copy: that would be a fifth of the instructions of a short sentence.
+constexpr int kAllRows = INT32_MAX;
 template <int kWidth, bool kKeys, bool kVectors, int kTeam, int kRows>
 __device__ void load_tile(Bf16* tile, const Matrix& from, int row, int column, int count, int filled, int width,
-                          int thread) {
-  constexpr int kChunks = kWidth / 8;
+                          unsigned thread) {
+  constexpr unsigned kChunks = kWidth / 8;
   constexpr int kStep = kTeam / kChunks;  // rows at a time
-  const int own = thread / kChunks, first = thread % kChunks * 8;
-  asm volatile("" : "+r"(row));  // in a loop, addresses are worked out anew: registers are few
-  const Bf16* source = from.at(row + own, column + first);
+  const int own = static_cast<int>(thread / kChunks), first = static_cast<int>(thread % kChunks * 8);
+  const int left = first < width ? count - own : 0, end = filled - own;
   Bf16* to = tile + (kKeys ? permuted(own) : own) * kPitch<kWidth> + first;
+  const Bf16* source = from.at(row + own, column + first);
+  if constexpr (kVectors) {
+    const auto step = static_cast<uint32_t>(from.stride * sizeof(Bf16));
+    uint32_t address = shared_address(to);
+    asm volatile("" : "+r"(address), "+l"(source));
 #pragma unroll
-  for (int i = 0; i < kRows; i += kStep) {
-    Bf16* const there = to + (kKeys ? permuted(i) : i) * kPitch<kWidth>;
-    if (own + i < filled) {
-      if constexpr (kVectors) {
-        copy_async(there, source + int64_t{i} * from.stride, own + i < count && first < width);
-      } else {
+    for (int i = 0; i < kRows; i += kStep) {
+      copy_async(address + (kKeys ? permuted(i) : i) * kPitch<kWidth> * sizeof(Bf16),
+                 reinterpret_cast<const char*>(source) + uint64_t{step} * i, i < left, i < end);
+    }
+  } else {
 #pragma unroll 1
-        for (int e = 0; e < 8; ++e) {
-          there[e] =
-              own + i < count && first + e < width ? source[int64_t{i} * from.stride + e] : __float2bfloat16_rn(0.0F);
-        }
+    for (int i = 0; i < min(end, kRows); i += kStep) {
+      for (int e = 0; e < 8; ++e) {
+        to[(kKeys ? permuted(i) : i) * kPitch<kWidth> + e] =
+            i < left && first + e < width ? source[int64_t{i} * from.stride + e] : __float2bfloat16_rn(0.0F);
       }
     }
   }
@@ -115,7 +126,7 @@ __device__ void load_tile(Bf16* tile, const Matrix& from, int row, int column, i
 // scores [16, 32] += rows [16, kWidth] columns', for 32 rows of a tile of keys or values.
 template <int kWidth>
 __device__ void multiply_by_keys(float (&scores)[4][4], const Bf16* rows, const Bf16* columns) {
-  const int lane = threadIdx.x % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const Bf16* a = rows + (lane % 16) * kPitch<kWidth> + lane / 16 * 8;
   const Bf16* b = columns + (lane % 8 + lane / 16 * 8) * kPitch<kWidth> + lane / 8 % 2 * 8;
 #pragma unroll
@@ -133,7 +144,7 @@ __device__ void multiply_by_keys(float (&scores)[4][4], const Bf16* rows, const 
 // sums [16, kWidth] += left [16, 16] right, for 16 rows of a tile.
 template <int kWidth>
 __device__ void multiply_by_rows(float (&sums)[kWidth / 8][4], const Fragment& left, const Bf16* right) {
-  const int lane = threadIdx.x % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const Bf16* b = right + (lane % 16) * kPitch<kWidth> + lane / 16 * 8;
 #pragma unroll
   for (int n = 0; n < kWidth / 16; ++n) {
@@ -160,7 +171,7 @@ __device__ inline float most_of_quad(float x) {
 template <int kWidth, bool kKeys, bool kVectors>
 __device__ void store_rows(const Matrix& to, int row, int column, int first, int count, Bf16* slab,
                            const float (&sums)[kWidth / 8][4], float2 factors, int width) {
-  const int lane = threadIdx.x % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
   __syncwarp();
   Bf16* mine = slab + lane / 4 * kPitch<kWidth> + lane % 4 * 2;
 #pragma unroll
@@ -173,6 +184,7 @@ __device__ void store_rows(const Matrix& to, int row, int column, int first, int
   constexpr int kChunks = kWidth / 8;
   constexpr int kStep = kWarp / kChunks;  // rows at a time
   const int own = lane / kChunks, at = lane % kChunks * 8;
+  const auto step = static_cast<uint32_t>(to.stride * sizeof(Bf16));
   const int position = kKeys ? permuted(first + own) : first + own;
   const int left = at < width ? count - position : 0;
   const Bf16* source = slab + own * kPitch<kWidth> + at;
@@ -181,7 +193,7 @@ __device__ void store_rows(const Matrix& to, int row, int column, int first, int
   for (int i = 0; i < 16; i += kStep, source += kStep * kPitch<kWidth>) {
     const int further = kKeys ? permuted(i) : i;
     if (further < left) {
-      Bf16* const there = target + int64_t{further} * to.stride;
+      Bf16* const there = reinterpret_cast<Bf16*>(reinterpret_cast<char*>(target) + uint64_t{step} * further);
       if constexpr (kVectors) {
         *reinterpret_cast<uint4*>(there) = *reinterpret_cast<const uint4*>(source);
       } else {

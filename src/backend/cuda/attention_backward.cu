@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
   }
   Pair pair = {.head = head,
                .base = 0,
-               .warp = static_cast<int>(threadIdx.x) / kWarp,
+               .warp = static_cast<int>(threadIdx.x / kWarp),
                .warps = kThreads / kWarp,
                .first_row = s.first_query,
                .first_query = 0,

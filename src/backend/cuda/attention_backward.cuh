@@ -39,7 +39,7 @@ struct Pair {
   __device__ int visible(int end) const { return causal ? min(keys, first_query + end - first_key) : keys; }
   // The first query, in multiples of 16, that sees the key at `key` of the tile, a multiple of 32.
   __device__ int first_seeing(int key) const { return causal ? max(0, first_key + key - first_query) : 0; }
-  __device__ int thread() const { return warp * kWarp + static_cast<int>(threadIdx.x) % kWarp; }  // of those
+  __device__ unsigned thread() const { return warp * kWarp + threadIdx.x % kWarp; }  // of those
 };
 
 // A value for the queries g and g + 8 of a warp's 16.
@@ -79,7 +79,7 @@ __device__ void load_keys(Shared<kWidth>& shared, const BackwardArguments& a, co
 __device__ inline Two load_log_sums(const BackwardArguments& a, const Pair& pair) {
   Two result = {};
   for (int r = 0; r < 2; ++r) {
-    const int query = 16 * pair.warp + static_cast<int>(threadIdx.x) % kWarp / 4 + 8 * r;
+    const int query = 16 * pair.warp + static_cast<int>(threadIdx.x % kWarp / 4) + 8 * r;
     if (query < pair.queries) {
       result.r[r] =
           fmaf(a.log_sums[pair.head * a.log_sums_stride + pair.first_row + query], 1.4426950408889634F, -a.log2_kept);
@@ -91,7 +91,7 @@ __device__ inline Two load_log_sums(const BackwardArguments& a, const Pair& pair
 // D of the warp's queries as the sum of dout out, two lanes a row. `dout` is the tile.
 template <bool kVectors, int kWidth>
 __device__ Two sum_of_products(const Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair) {
-  const int lane = threadIdx.x % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const int query = 16 * pair.warp + lane / 2;
   float sum = 0;
   if (query < pair.queries) {
@@ -124,7 +124,7 @@ __device__ void weigh_step(Weights& w, Two& sums, Shared<kWidth>& shared, const 
   const int rows = (pair.base + 16 * pair.warp) * kPitch<kWidth>, columns = (pair.base + key) * kPitch<kWidth>;
   multiply_by_keys<kWidth>(w.p, shared.q + rows, shared.k + columns);
   multiply_by_keys<kWidth>(w.dp, shared.dout + rows, shared.v + columns);
-  const int lane = threadIdx.x % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const int own = key + lane % 4 * 8;  // the lane's first key
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -157,7 +157,7 @@ __device__ void weigh_step(Weights& w, Two& sums, Shared<kWidth>& shared, const 
 // Writes ds = p (dp - D) scale to its tile; d is D.
 __device__ inline void write_dscores(Bf16* dscores, const Weights& w, const Two& d, int key, const BackwardArguments& a,
                                      const Pair& pair) {
-  const int lane = threadIdx.x % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     Bf16* to = dscores + (pair.base + 16 * pair.warp + lane / 4 + 8 * r) * kWeightPitch + key + lane % 4 * 2;
@@ -202,7 +202,7 @@ __device__ void weigh_part(Shared<kWidth>& shared, const Two& log_sums, const Tw
 template <int kWidth>
 __device__ void multiply_weights(float (&sums)[kWidth / 8][4], const Bf16* weights, const Bf16* rows, int begin,
                                  int end) {
-  const int lane = threadIdx.x % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
 #pragma unroll 1
   for (int i = begin; i < end; i += 16) {
     const Fragment left = load_fragment(weights + lane % 16 * kWeightPitch + i + lane / 16 * 8);
@@ -214,7 +214,7 @@ __device__ void multiply_weights(float (&sums)[kWidth / 8][4], const Bf16* weigh
 template <int kWidth>
 __device__ void multiply_transposed(float (&sums)[kWidth / 8][4], const Bf16* weights, const Bf16* rows, int begin,
                                     int end) {
-  const int lane = threadIdx.x % kWarp;
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
 #pragma unroll 1
   for (int i = begin; i < end; i += 16) {
     const Fragment left =
