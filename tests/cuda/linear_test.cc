@@ -170,6 +170,52 @@ TEST_F(CudaLinear, ColumnSums) {
   }
 }
 
+// The plain product of our own: tiles of 128 and of 192 rows, one or several for each block, with parts of tiles and of
+// stages, margins that are whole vectors; and what is a little too small, too large, too deep or not in vectors.
+std::vector<Case> plain_cases() {
+  std::vector<Case> all;
+  for (const bool option : {false, true}) {  // bias on the way forward, added to what is there on the way back
+    const auto add = [&](int64_t rows, int64_t in, int64_t out, int64_t margin) {
+      all.push_back({.rows = rows, .in = in, .out = out, .bias = option, .margin = margin, .accumulate = option});
+    };
+    add(4032, 512, 512, 0);
+    add(3977, 200, 520, 8);
+    add(4032, 448, 1536, 0);
+    add(4225, 72, 512, 16);
+    add(6145, 320, 512, 0);
+    add(6100, 64, 1536, 0);
+    add(2100, 8, 504, 8);
+  }
+  all.push_back({.rows = 1920, .in = 64, .out = 512});
+  all.push_back({.rows = 6337, .in = 64, .out = 512});
+  all.push_back({.rows = 4032, .in = 64, .out = 1544});
+  all.push_back({.rows = 2048, .in = 2056, .out = 512});
+  all.push_back({.rows = 4032, .in = 64, .out = 512, .margin = 4});
+  return all;
+}
+
+// Bias and old values are added before the one rounding, as on the CPU.
+TEST_F(CudaLinear, PlainForward) {
+  for (const Case& c : plain_cases()) {
+    expect_twins([&](Lab& lab) { return forward(lab, c); }, {.absolute = 2e-3}, describe(c));
+  }
+}
+
+// dx [rows, out] = or += dy [rows, in] w [in, out]
+TEST_F(CudaLinear, PlainBackward) {
+  for (const Case& c : plain_cases()) {
+    const auto run = [&](Lab& lab) {
+      const Room dx = c.accumulate ? lab.random(c.rows, c.out, 6, 8, c.margin) : lab.poisoned(c.rows, c.out, c.margin);
+      lab.backend().linear_backward_input(dx, lab.random(c.rows, c.in, 5, 1, c.margin), lab.random(c.in, c.out, 7), {},
+                                          c.accumulate);
+      Results results;
+      lab.append(results, dx);
+      return results;
+    };
+    expect_twins(run, {.absolute = 2e-3}, describe(c));
+  }
+}
+
 // The kernel of our own: tokens around the sizes of its stages and splits, parts of its tiles and of its clusters,
 // margins that are whole vectors; and what is a little too large for it.
 std::vector<Case> weight_cases() {

@@ -169,6 +169,33 @@ __device__ inline void load_box_to(uint32_t to, const CUtensorMap& map, int row,
       "l"(&map), "r"(col), "r"(row), "r"(barrier), "h"(blocks)
       : "memory");
 }
+// Into the L2 cache alone. This may come before await_previous: it is where writes arrive, so nothing old is kept.
+__device__ inline void prefetch_box(const CUtensorMap& map, int row, int col) {
+  asm volatile(
+      "{\n"
+      ".reg .pred one;\n"
+      "elect.sync _|one, 0xFFFFFFFF;\n"
+      "@one cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];\n"
+      "}" ::"l"(&map),
+      "r"(col), "r"(row)
+      : "memory");
+}
+// The other way; what lies outside the matrix is not written. Threads that wrote the box call publish_box, then
+// synchronise with the warp that stores it.
+__device__ inline void publish_box() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ inline void store_box(const CUtensorMap& map, int row, int col, uint32_t from) {
+  asm volatile(
+      "{\n"
+      ".reg .pred one;\n"
+      "elect.sync _|one, 0xFFFFFFFF;\n"
+      "@one cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\n"
+      "@one cp.async.bulk.commit_group;\n"
+      "}" ::"l"(&map),
+      "r"(col), "r"(row), "r"(from)
+      : "memory");
+}
+// Until the copy engine has read all boxes that this warp gave it: then their memory may be written, or the block end.
+__device__ inline void wait_boxes_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
@@ -226,8 +253,10 @@ __device__ void multiply_64x256(float (&sums)[128], uint64_t a, uint64_t b, bool
       : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedB ? 1 : 0));
 }
 
-// sums [64, 128] in the same way = or += a [64, 16] b [16, 128], both given transposed: a as [16, 64], b as [16, 128].
-__device__ inline void multiply_transposed_64x128(float (&sums)[64], uint64_t a, uint64_t b, bool add) {
+// sums [64, 128] in the same way = or += a [64, 16] b [16, 128]. a is given as [64, 16], transposed as [16, 64]; b as
+// [128, 16], transposed as [16, 128].
+template <bool kTransposedA, bool kTransposedB>
+__device__ void multiply_64x128(float (&sums)[64], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n"
       ".reg .pred keeps;\n"
@@ -237,10 +266,30 @@ __device__ inline void multiply_transposed_64x128(float (&sums)[64], uint64_t a,
       " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, \n"
       " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, \n"
       " %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, \n"
-      "%64, %65, keeps, 1, 1, 1, 1;\n"
+      "%64, %65, keeps, 1, 1, %67, %68;\n"
       "}"
       : TANDEM_SUMS_64(0)
-      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedA ? 1 : 0), "n"(kTransposedB ? 1 : 0));
+}
+
+// sums [64, 192] in the same way; b is given as [192, 16].
+template <bool kTransposedA>
+__device__ void multiply_64x192(float (&sums)[96], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n"
+      ".reg .pred keeps;\n"
+      "setp.ne.b32 keeps, %98, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16\n"
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, \n"
+      " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, \n"
+      " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, \n"
+      " %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, \n"
+      " %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, \n"
+      " %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, \n"
+      "%96, %97, keeps, 1, 1, %99, 0;\n"
+      "}"
+      : TANDEM_SUMS_64(0), TANDEM_SUMS_16(64), TANDEM_SUMS_16(80)
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedA ? 1 : 0));
 }
 
 #undef TANDEM_SUMS_64
@@ -260,6 +309,18 @@ __device__ void settle(float (&sums)[kCount]) {
 __device__ inline void store_blocks(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1), "r"(r2),
                "r"(r3)
+               : "memory");
+}
+// The same, and the way back, with the blocks transposed: lane 4 g + t has rows 2t, 2t + 1 of column g.
+__device__ inline void store_blocks_transposed(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1),
+               "r"(r2), "r"(r3)
+               : "memory");
+}
+__device__ inline void load_blocks_transposed(uint32_t (&to)[4], uint32_t from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(from)
                : "memory");
 }
 

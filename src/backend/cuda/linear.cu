@@ -5,6 +5,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/dropout.cuh"
 #include "backend/cuda/fused_product.h"
+#include "backend/cuda/plain_product.h"
 
 namespace tandem {
 
@@ -112,6 +113,10 @@ void CudaBackend::linear(const View& y, const View& x, const View& w, const Epil
   if (pass && epilogue.activation == Activation::relu && !epilogue.bias.empty() && vectors_of_8(epilogue.bias) &&
       fused_product_possible(y, x, w, gate)) {
     fused_forward(y, x, w, epilogue.bias, gate, DropoutArguments(epilogue.dropout), processors_, stream_);
+    return;
+  }
+  if (!pass && epilogue.activation == Activation::none && plain_product_possible(y, x, w)) {
+    plain_forward(y, x, w, epilogue.bias, processors_, stream_);
     return;
   }
   gemm_->run({.c = product,

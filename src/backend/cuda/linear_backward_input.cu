@@ -5,6 +5,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/dropout.cuh"
 #include "backend/cuda/fused_product.h"
+#include "backend/cuda/plain_product.h"
 
 namespace tandem {
 
@@ -109,7 +110,11 @@ void CudaBackend::linear_backward_input(const View& dx, const View& dy, const Vi
     }
     return;
   }
-  gemm_->run({.c = dx, .a = dy, .b = w, .beta = accumulate ? 1.0F : 0.0F});
+  if (plain_product_possible(dx, dy, w)) {
+    plain_backward(dx, dy, w, accumulate, processors_, stream_);
+  } else {
+    gemm_->run({.c = dx, .a = dy, .b = w, .beta = accumulate ? 1.0F : 0.0F});
+  }
   if (!masked && !sums) {
     return;
   }
