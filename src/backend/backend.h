@@ -163,6 +163,12 @@ struct ProjectedLoss {
   bool accumulate = true;
 };
 
+// The gradients of a matrix and its bias: dw = dy' x, dbias = the column sums of dy, or += .
+struct WeightGradient {
+  View dw, dbias;  // G [out, in], G [1, out] or empty
+  View dy, x;      // C [rows, out], C [rows, in]
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -220,6 +226,9 @@ class Backend {
   // which call.
   virtual void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x, RowParts parts,
                                       bool accumulate) = 0;
+  // The same for several matrices, all with the same number of rows; one after the other, unless there is something
+  // faster.
+  virtual void linear_backward_weights(std::span<const WeightGradient> gradients, RowParts parts, bool accumulate);
 
   // ---- embedding: x[r] = dropout(table[tokens[r]] * scale + positions[position[r]])
   // table C [V, d]; positions M [longest, d]; tokens, position i32 [1, rows].

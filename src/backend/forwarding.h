@@ -44,6 +44,9 @@ class ForwardingBackend : public Backend {
                               bool accumulate) override {
     inner_.linear_backward_weight(dw, dbias, dy, x, parts, accumulate);
   }
+  void linear_backward_weights(std::span<const WeightGradient> gradients, RowParts parts, bool accumulate) override {
+    inner_.linear_backward_weights(gradients, parts, accumulate);
+  }
   void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
              float scale, const Dropout& dropout) override {
     inner_.embed(x, tokens, position, table, positions, scale, dropout);

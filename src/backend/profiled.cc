@@ -75,6 +75,18 @@ void ProfiledBackend::linear_backward_weight(const View& dw, const View& dbias, 
           [&] { inner_.linear_backward_weight(dw, dbias, dy, x, parts, accumulate); });
 }
 
+void ProfiledBackend::linear_backward_weights(std::span<const WeightGradient> gradients, RowParts parts,
+                                              bool accumulate) {
+  std::string name = "linear_backward_weights";
+  double bytes = 0, flops = 0;
+  for (const WeightGradient& g : gradients) {
+    name += fmt::format("{} {}x{}x{}", g.dbias.empty() ? "" : " bias", g.dw.rows, g.dw.cols, g.dy.rows);
+    bytes += (accumulate ? 2 : 1) * bytes_of(g.dw) + bytes_of(g.dy, g.x);
+    flops += 2 * size(g.dw) * static_cast<double>(g.dy.rows);
+  }
+  measure(name, bytes, flops, [&] { inner_.linear_backward_weights(gradients, parts, accumulate); });
+}
+
 void ProfiledBackend::embed(const View& x, const View& tokens, const View& position, const View& table,
                             const View& positions, float scale, const Dropout& dropout) {
   measure(shape_of("embed", x), 2 * bytes_of(x), 0,

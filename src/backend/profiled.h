@@ -33,6 +33,7 @@ class ProfiledBackend final : public ForwardingBackend {
                              bool accumulate) override;
   void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x, RowParts parts,
                               bool accumulate) override;
+  void linear_backward_weights(std::span<const WeightGradient> gradients, RowParts parts, bool accumulate) override;
   void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
              float scale, const Dropout& dropout) override;
   void embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,

@@ -36,11 +36,12 @@ void CrossAttention::backward(const Context& context, const Saved& saved, const 
   const Scratch scratch(context.arena);
   const View dmixed = context.take(dbranch.rows, width);
   const View dq = context.take(dbranch.rows, width);
-  out.backward_weight(context, dbranch, saved.mixed, saved.shape.dropout.side);
   out.backward_input(context, dmixed, dbranch);
   context.backend.attention_backward(dq, dk, dv, dmixed, saved.mixed, saved.log_sums, saved.q, saved.k, saved.v,
                                      saved.shape);
-  q.backward_weight(context, dq, saved.input, saved.shape.dropout.side);
+  const WeightGradient gradients[] = {out.weight_gradient(context, dbranch, saved.mixed),
+                                      q.weight_gradient(context, dq, saved.input)};
+  context.backend.linear_backward_weights(gradients, context.parts(saved.shape.dropout.side), context.accumulate);
   q.backward_input(context, dinput, dq, {}, accumulate);
 }
 

@@ -51,12 +51,16 @@ void Linear::backward_input(const Context& context, const View& dx, const View& 
   context.backend.linear_backward_input(dx, dy, w, epilogue, accumulate);
 }
 
-void Linear::backward_weight(const Context& context, const View& dy, const View& x, Side side, bool with_bias) const {
+WeightGradient Linear::weight_gradient(const Context& context, const View& dy, const View& x, bool with_bias) const {
   const View dw = weight_in(context, context.gradients);
   require_shape(dy, dy.rows, dw.rows, "the output gradient of a matrix product");
   require_shape(x, dy.rows, dw.cols, "the input of a matrix product");
-  context.backend.linear_backward_weight(dw, with_bias && !bias_summed ? bias_gradient(context) : View{}, dy, x,
-                                         context.parts(side), context.accumulate);
+  return {dw, with_bias && !bias_summed ? bias_gradient(context) : View{}, dy, x};
+}
+
+void Linear::backward_weight(const Context& context, const View& dy, const View& x, Side side, bool with_bias) const {
+  const WeightGradient g = weight_gradient(context, dy, x, with_bias);
+  context.backend.linear_backward_weight(g.dw, g.dbias, g.dy, g.x, context.parts(side), context.accumulate);
 }
 
 }  // namespace tandem

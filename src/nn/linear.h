@@ -24,7 +24,9 @@ struct Linear {
   void forward(const Context& context, const View& y, const View& x, Epilogue epilogue = {}) const;
   void backward_input(const Context& context, const View& dx, const View& dy, const BackwardEpilogue& epilogue = {},
                       bool accumulate = false) const;
-  // side: whose rows these are. with_bias false: the bias's gradient is made elsewhere (see bias_gradient).
+  // with_bias false: the bias's gradient is made elsewhere (see bias_gradient).
+  WeightGradient weight_gradient(const Context& context, const View& dy, const View& x, bool with_bias = true) const;
+  // side: whose rows these are.
   void backward_weight(const Context& context, const View& dy, const View& x, Side side, bool with_bias = true) const;
   View bias_gradient(const Context& context) const { return bias_in(context, context.gradients); }
 

@@ -30,11 +30,12 @@ void SelfAttention::backward(const Context& context, const Saved& saved, const V
   const Scratch scratch(context.arena);
   const View dmixed = context.take(dbranch.rows, width);
   const View dqkv = context.take(dbranch.rows, 3 * width);
-  out.backward_weight(context, dbranch, saved.mixed, saved.shape.dropout.side);
   out.backward_input(context, dmixed, dbranch);
   context.backend.attention_backward(queries(dqkv), keys(dqkv), values(dqkv), dmixed, saved.mixed, saved.log_sums,
                                      queries(saved.qkv), keys(saved.qkv), values(saved.qkv), saved.shape);
-  qkv.backward_weight(context, dqkv, saved.input, saved.shape.dropout.side);
+  const WeightGradient gradients[] = {out.weight_gradient(context, dbranch, saved.mixed),
+                                      qkv.weight_gradient(context, dqkv, saved.input)};
+  context.backend.linear_backward_weights(gradients, context.parts(saved.shape.dropout.side), context.accumulate);
   qkv.backward_input(context, dinput, dqkv, {}, accumulate);
 }
 

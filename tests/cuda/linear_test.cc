@@ -8,6 +8,7 @@ namespace {
 using testing::Lab;
 using testing::Results;
 using testing::Room;
+using testing::Tolerance;
 
 class CudaLinear : public testing::CudaTest {};
 
@@ -134,6 +135,26 @@ Results backward_weight(Lab& lab, const Case& c, bool accumulate) {
   return results;
 }
 
+// Two matrices on the same rows.
+Results backward_weights(Lab& lab, const Case& first, const Case& second, bool accumulate) {
+  std::vector<Room> rooms;
+  std::vector<WeightGradient> gradients;
+  for (const Case& c : {first, second}) {
+    const auto seed = static_cast<uint32_t>(10 * rooms.size());
+    rooms.push_back(lab.random<float>(c.out, c.in, seed + 8, 1, c.margin));
+    rooms.push_back(lab.random<float>(1, c.out, seed + 9));
+    gradients.push_back({rooms[rooms.size() - 2], c.bias ? rooms.back().inner : View{},
+                         lab.random(first.rows, c.out, seed + 5, 1, c.margin),
+                         lab.random(first.rows, c.in, seed + 1, 1, c.margin)});
+  }
+  lab.backend().linear_backward_weights(gradients, {}, accumulate);
+  Results results = {1};  // no rows give zeros, and zeros alone are not compared
+  for (const Room& room : rooms) {
+    lab.append(results, room);
+  }
+  return results;
+}
+
 // A sum near 0 may fall on either side of relu's corner, which the absolute tolerance covers; dropped is dropped. The
 // product, of magnitude up to 8, may be rounded to bf16 before the bias is added and again before dropout scales it.
 TEST_F(CudaLinear, Forward) {
@@ -216,27 +237,41 @@ TEST_F(CudaLinear, PlainBackward) {
   }
 }
 
-// The kernel of our own: tokens around the sizes of its stages and splits, parts of its tiles and of its clusters,
-// margins that are whole vectors; and what is a little too large for it.
-std::vector<Case> weight_cases() {
-  std::vector<Case> all = cases();
-  for (const int64_t rows : {1, 2, 63, 64, 65, 129, 193, 1000, 3977}) {
-    all.push_back({.rows = rows, .in = 64, .out = 64});
-    all.push_back({.rows = rows, .in = 192, .out = 320, .bias = true, .margin = 8});
-    all.push_back({.rows = rows, .in = 128, .out = 192, .margin = 16});
-    all.push_back({.rows = rows, .in = 512, .out = 512, .bias = true});
+// Sums are made in f32 and not rounded.
+constexpr Tolerance kSums{.absolute = 1e-3, .relative = 1e-4};
+
+TEST_F(CudaLinear, BackwardWeight) {
+  for (const Case& c : cases()) {
+    for (const bool accumulate : {true, false}) {
+      expect_twins([&](Lab& lab) { return backward_weight(lab, c, accumulate); }, kSums, describe(c));
+    }
   }
-  all.push_back({.rows = 6144, .in = 64, .out = 128});
-  all.push_back({.rows = 129, .in = 512, .out = 576});
+}
+
+// The kernel of our own: tokens around the sizes of its stages and splits, parts of its tiles, tiles of both sizes,
+// margins that are whole vectors; and what it does not take: no rows, more rows or tiles, other margins and sizes.
+std::vector<std::pair<Case, Case>> weight_pairs() {
+  std::vector<std::pair<Case, Case>> all;
+  for (const int64_t rows : {0, 1, 2, 63, 64, 65, 129, 193, 1000, 3977}) {
+    all.push_back(
+        {{.rows = rows, .in = 64, .out = 64}, {.rows = rows, .in = 192, .out = 320, .bias = true, .margin = 8}});
+    all.push_back({{.rows = rows, .in = 512, .out = 512}, {.rows = rows, .in = 512, .out = 512, .bias = true}});
+    all.push_back({{.rows = rows, .in = 512, .out = 512}, {.rows = rows, .in = 512, .out = 1536}});
+    all.push_back({{.rows = rows, .in = 448, .out = 1216, .margin = 16}, {.rows = rows, .in = 320, .out = 960}});
+  }
+  all.push_back({{.rows = 8192, .in = 64, .out = 128}, {.rows = 8192, .in = 128, .out = 64}});
+  all.push_back({{.rows = 8193, .in = 64, .out = 128}, {.rows = 8193, .in = 128, .out = 64}});
+  all.push_back({{.rows = 129, .in = 512, .out = 512}, {.rows = 129, .in = 512, .out = 1728}});
+  all.push_back({{.rows = 129, .in = 128, .out = 64, .margin = 3}, {.rows = 129, .in = 128, .out = 64}});
+  all.push_back({{.rows = 129, .in = 128, .out = 64}, {.rows = 129, .in = 33, .out = 40}});
   return all;
 }
 
-// Sums are made in f32 and not rounded.
-TEST_F(CudaLinear, BackwardWeight) {
-  for (const Case& c : weight_cases()) {
+TEST_F(CudaLinear, BackwardWeights) {
+  for (const auto& [first, second] : weight_pairs()) {
     for (const bool accumulate : {true, false}) {
-      expect_twins([&](Lab& lab) { return backward_weight(lab, c, accumulate); }, {.absolute = 1e-3, .relative = 1e-4},
-                   describe(c));
+      expect_twins([&](Lab& lab) { return backward_weights(lab, first, second, accumulate); }, kSums,
+                   describe(first) + " and " + describe(second));
     }
   }
 }

@@ -135,7 +135,7 @@ struct Same {
 }  // namespace
 
 template <class Give>
-void CheckedBackend::check(const char* op, std::initializer_list<View> outputs, const Give& give, Sums f32) {
+void CheckedBackend::check(const char* op, const std::vector<View>& outputs, const Give& give, Sums f32) {
   if (!checking_) {
     give(inner_, Same{});
     return;
@@ -197,6 +197,21 @@ void CheckedBackend::linear_backward_weight(const View& dw, const View& dbias, c
                                             RowParts parts, bool accumulate) {
   check("linear_backward_weight", {dw, dbias},
         [&](Backend& b, auto&& at) { b.linear_backward_weight(at(dw), at(dbias), at(dy), at(x), parts, accumulate); });
+}
+
+void CheckedBackend::linear_backward_weights(std::span<const WeightGradient> gradients, RowParts parts,
+                                             bool accumulate) {
+  std::vector<View> outputs;
+  for (const WeightGradient& g : gradients) {
+    outputs.insert(outputs.end(), {g.dw, g.dbias});
+  }
+  check("linear_backward_weights", outputs, [&](Backend& b, auto&& at) {
+    std::vector<WeightGradient> given;
+    for (const WeightGradient& g : gradients) {
+      given.push_back({at(g.dw), at(g.dbias), at(g.dy), at(g.x)});
+    }
+    b.linear_backward_weights(given, parts, accumulate);
+  });
 }
 
 void CheckedBackend::embed(const View& x, const View& tokens, const View& position, const View& table,

@@ -2,6 +2,8 @@
 // checked goes on with the same bits as one that is not.
 #pragma once
 
+#include <vector>
+
 #include "backend/forwarding.h"
 
 namespace tandem {
@@ -23,6 +25,7 @@ class CheckedBackend final : public ForwardingBackend {
                              bool accumulate) override;
   void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x, RowParts parts,
                               bool accumulate) override;
+  void linear_backward_weights(std::span<const WeightGradient> gradients, RowParts parts, bool accumulate) override;
   void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
              float scale, const Dropout& dropout) override;
   void embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
@@ -55,7 +58,7 @@ class CheckedBackend final : public ForwardingBackend {
   // `f32`: what may be said of f32 outputs.
   enum class Sums : uint8_t { of_the_same, of_rounded };
   template <class Give>
-  void check(const char* op, std::initializer_list<View> outputs, const Give& give, Sums f32 = Sums::of_the_same);
+  void check(const char* op, const std::vector<View>& outputs, const Give& give, Sums f32 = Sums::of_the_same);
 
   std::unique_ptr<Backend> device_, cpu_;
   bool checking_ = false;

@@ -50,6 +50,7 @@ class CudaBackend final : public Backend {
                              bool accumulate) override;
   void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x, RowParts parts,
                               bool accumulate) override;
+  void linear_backward_weights(std::span<const WeightGradient> gradients, RowParts parts, bool accumulate) override;
 
   void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
              float scale, const Dropout& dropout) override;
@@ -98,6 +99,7 @@ class CudaBackend final : public Backend {
   // With a plan of its own where the shape has none. tile: the kernel's.
   cuda::AttentionArguments attention_arguments(AttentionShape shape, int tile, const View& q, const View& k);
   int squares_in_parts(double* parts, const View& x);
+  void sum_columns(const View& sums, const View& dy, bool accumulate);
 
   int device_;
   int processors_ = 0;                  // streaming multiprocessors

@@ -81,6 +81,22 @@ __device__ inline void wait_barrier(uint32_t barrier, uint32_t parity) {
   } while (done == 0);
 }
 
+// The same where other blocks of the cluster wrote what is waited for.
+__device__ inline void wait_barrier_of_cluster(uint32_t barrier, uint32_t parity) {
+  uint32_t done = 0;
+  do {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;\n"
+        "}"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (done == 0);
+}
+
 // Slots of kBytes of shared memory that are filled and emptied in turn.
 template <int kSlots, uint32_t kBytes>
 struct Ring {
@@ -116,15 +132,17 @@ __device__ inline void arrive_at(uint32_t barrier, uint32_t rank) {
       "r"(rank)
       : "memory");
 }
-// 16 bytes to the same address in block `rank` of the cluster.
-__device__ inline void store_at(uint32_t to, uint32_t rank, float4 v) {
+// 16 bytes to the same address in block `rank` of the cluster, counted by the barrier at the same address there.
+__device__ inline void send_to(uint32_t to, uint32_t rank, float4 v, uint32_t barrier) {
   asm volatile(
       "{\n"
-      ".reg .b32 remote;\n"
+      ".reg .b32 remote, remote_barrier;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "st.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};\n"
+      "mapa.shared::cluster.u32 remote_barrier, %6, %1;\n"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [remote], {%2, %3, %4, %5}, "
+      "[remote_barrier];\n"
       "}" ::"r"(to),
-      "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+      "r"(rank), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
       : "memory");
 }
 __device__ inline uint32_t rank_in_cluster() {

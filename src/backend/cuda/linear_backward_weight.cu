@@ -35,33 +35,47 @@ __global__ void __launch_bounds__(kSumThreads)
 }  // namespace
 
 void CudaBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
-                                         RowParts /*parts*/, bool accumulate) {
-  require(dw.dtype == DType::f32, "the GPU keeps parameter gradients in f32, not in {}", name_of(dw.dtype));
-  if (dw.size() == 0) {
+                                         RowParts parts, bool accumulate) {
+  const WeightGradient gradient{dw, dbias, dy, x};
+  linear_backward_weights(std::span(&gradient, 1), parts, accumulate);
+}
+
+void CudaBackend::linear_backward_weights(std::span<const WeightGradient> gradients, RowParts /*parts*/,
+                                          bool accumulate) {
+  for (const auto& [dw, dbias, dy, x] : gradients) {
+    require(dw.dtype == DType::f32, "the GPU keeps parameter gradients in f32, not in {}", name_of(dw.dtype));
+    if (dw.size() > 0 && !dbias.empty()) {  // first, while dy is still in the cache
+      sum_columns(dbias, dy, accumulate);
+    }
+  }
+  if (weight_gradients_possible(gradients)) {
+    weight_gradients(gradients, accumulate, stream_);
     return;
   }
+  for (const auto& [dw, dbias, dy, x] : gradients) {
+    if (dy.rows > 0) {
+      gemm_->run({.c = dw, .a = dy, .b = x, .transpose_a = true, .beta = accumulate ? 1.0F : 0.0F});
+    } else if (!accumulate) {
+      fill_zero(dw);
+    }
+  }
+}
+
+void CudaBackend::sum_columns(const View& sums, const View& dy, bool accumulate) {
   if (dy.rows == 0) {
     if (!accumulate) {
-      fill_zero(dw);
-      fill_zero(dbias);
+      fill_zero(sums);
     }
     return;
   }
-  if (!dbias.empty()) {  // first, while dy is still in the cache
-    const int64_t column_blocks = divide_up(dy.cols, kSumColumns);
-    const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dy.rows, 64), 8 * processors_ / column_blocks));
-    float* partial = late_sums_->room(parts * dy.cols);
-    const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
-    const auto kernel = vectors_of_8(dy) ? column_sums_kernel<true> : column_sums_kernel<false>;
-    launch("column_sums_kernel", kernel, {grid, kSumThreads, 0, stream_}, partial, data<Bf16>(dy), dy.stride, dy.rows,
-           dy.cols);
-    late_sums_->add(sums_of(dbias, accumulate), partial, parts);
-  }
-  if (weight_gradient_possible(dw, dy, x)) {
-    weight_gradient(dw, dy, x, accumulate, stream_);
-  } else {
-    gemm_->run({.c = dw, .a = dy, .b = x, .transpose_a = true, .beta = accumulate ? 1.0F : 0.0F});
-  }
+  const int64_t column_blocks = divide_up(dy.cols, kSumColumns);
+  const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dy.rows, 64), 8 * processors_ / column_blocks));
+  float* partial = late_sums_->room(parts * dy.cols);
+  const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
+  const auto kernel = vectors_of_8(dy) ? column_sums_kernel<true> : column_sums_kernel<false>;
+  launch("column_sums_kernel", kernel, {grid, kSumThreads, 0, stream_}, partial, data<Bf16>(dy), dy.stride, dy.rows,
+         dy.cols);
+  late_sums_->add(sums_of(sums, accumulate), partial, parts);
 }
 
 }  // namespace tandem

@@ -1,11 +1,14 @@
-// The tokens of a tile are split among blocks of one cluster, which then add up their sums through each other's shared
-// memory, always in the same order: no sum goes through device memory before it is final, and there are no atomics.
-// A block has one group of four warps that multiply and a warp that asks the copy engine for stages of 64 tokens.
+// Two small products leave multiprocessors idle, each for itself; together they fill them. A tile is computed by the
+// two blocks of a cluster, each over half of the tokens. Then each sends the sums of half of the columns to the other
+// one's shared memory and adds up the other half: no sum goes through device memory before it is final, and there are
+// no atomics. A block has one or two groups of four warps that multiply, each for 64 rows, and a warp that asks the
+// copy engine for stages of 64 tokens.
 //
-// Sizes, as measured on an H200 for 512 x 512 and 3,977 tokens: at once 120 of the 132 multiprocessors can be in
-// clusters of four or eight and 102 in clusters of six, and a second round costs as much as the first; so there are 96
-// blocks. Tiles of 128 x 128, split among six, exchange 53 KB a block, which takes a microsecond more than the 21 KB of
-// 64 x 128 split among three. Two tiles, one below the other, share what they need of x.
+// What counts is how many bytes come into a multiprocessor: with all of them at work about 64 a clock. A tile of
+// 128 x 128 wants just that for products at full speed; blocks with 64 x 128 each, all tokens and one factor for both,
+// want 96.
+#include <algorithm>
+
 #include "backend/cuda/hopper.cuh"
 #include "backend/cuda/weight_gradient.h"
 
@@ -13,75 +16,93 @@ namespace tandem::cuda {
 
 namespace {
 
-constexpr int kTileRows = 64, kTileCols = 128;
-constexpr int kSplits = 3;  // of a tile's tokens
-constexpr int kBelow = 2;   // tiles of a cluster, one below the other
-constexpr int kCluster = kSplits * kBelow;
-constexpr int kWarps = 4;  // that multiply
-constexpr int kThreads = (kWarps + 1) * kWarp;
-constexpr int kDepth = 64;  // tokens of a stage
-constexpr int kStages = 7;
+constexpr int kProducts = 2;
+constexpr int kSplits = 2;  // of the tokens: a cluster
+constexpr int kTileCols = 128, kOwnCols = kTileCols / kSplits;
+constexpr int kDepth = 64;                                  // tokens of a stage
 constexpr uint32_t kBoxBytes = kDepth * 64 * sizeof(Bf16);  // 64 columns of a stage
-constexpr uint32_t kStageBytes = kBoxBytes * (kTileRows + kTileCols) / 64;
 constexpr uint32_t kPatternBytes = 1024;
 
-// A unit: eight columns of a warp's 16 rows, four sums in each lane. Of each warp's units, block `split` adds up every
-// kSplits-th, beginning with number `split`.
-constexpr int kUnits = kTileCols / 8;
-constexpr int kOwnUnits = (kUnits + kSplits - 1) / kSplits;
-constexpr uint32_t kSumsBytes = kSplits * kWarps * kOwnUnits * kWarp * sizeof(float4);
-constexpr size_t kSharedBytes = kPatternBytes + kStages * kStageBytes + kSumsBytes;
+// A unit: eight columns of a warp's 16 rows, four sums in each lane.
+constexpr int kOwnUnits = kOwnCols / 8;
+constexpr uint32_t kSentBytes = kOwnUnits * kWarp * sizeof(float4);  // to each warp
+constexpr int kPitch = kOwnCols + 8;                                 // floats from row to row, for few bank conflicts
+constexpr uint32_t kRowsBytes = 16 * kPitch * sizeof(float);         // of a warp: what it is sent, then its rows
+static_assert(kRowsBytes >= kSentBytes);
 
-struct Gradient {
+// kGroups: of 64 rows of a tile, and of four warps.
+template <int kGroups, int kStages_>
+struct Shape {
+  static constexpr int kTileRows = 64 * kGroups;
+  static constexpr int kWarps = 4 * kGroups;  // that multiply
+  static constexpr int kThreads = (kWarps + 1) * kWarp;
+  static constexpr int kStages = kStages_;
+  static constexpr uint32_t kTokensOfX = kGroups * kBoxBytes;  // where they begin in a stage
+  static constexpr uint32_t kStageBytes = kTokensOfX + kTileCols / 64 * kBoxBytes;
+  static constexpr size_t kSharedBytes = kPatternBytes + kStages * kStageBytes + kWarps * kRowsBytes;
+
+  static int64_t tiles(const View& dw) { return divide_up(dw.rows, kTileRows) * divide_up(dw.cols, kTileCols); }
+};
+using Large = Shape<2, 5>;
+using Small = Shape<1, 6>;
+
+struct Product {
+  CUtensorMap dy, x;
   float* dw;
   int64_t stride;
-  int rows, cols;
+  int rows, cols, column_tiles, tiles;
+};
+
+struct Products {
+  Product product[kProducts];
+  int steps;  // of kDepth
   bool accumulate;
-  int column_tiles, steps;  // steps: of kDepth
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-using Stages = Ring<kStages, kStageBytes>;
+template <class S>
+using Stages = Ring<S::kStages, S::kStageBytes>;
 
 // What a block does: rows and columns from (row, col) on, steps [first, end).
 struct Part {
-  int row, col, tile, split, first, end;
+  int row, col, split, first, end;
 
-  __device__ explicit Part(const Gradient& gradient) {
-    const int cluster = blockIdx.x / kCluster, rank = static_cast<int>(rank_in_cluster());
-    tile = rank % kBelow;
-    split = rank / kBelow;
-    row = (cluster / gradient.column_tiles * kBelow + tile) * kTileRows;
-    col = cluster % gradient.column_tiles * kTileCols;
-    first = split * gradient.steps / kSplits;
-    end = (split + 1) * gradient.steps / kSplits;
+  __device__ Part(int tile_rows, const Product& product, int tile, int steps) {
+    split = static_cast<int>(rank_in_cluster());
+    row = tile / product.column_tiles * tile_rows;
+    col = tile % product.column_tiles * kTileCols;
+    first = split * steps / kSplits;
+    end = (split + 1) * steps / kSplits;
   }
-  __device__ static uint32_t rank_of(int split, int tile) { return split * kBelow + tile; }
 };
 
-// All stages, one after the other; of x, half for both blocks that need it.
-__device__ void bring_stages(Stages stages, const CUtensorMap& dy, const CUtensorMap& x, const Part& part) {
-  static_assert(kTileCols / kBelow == 64);
-  const auto both = static_cast<uint16_t>(((1 << kBelow) - 1) << Part::rank_of(part.split, 0));
+template <class S>
+__device__ void bring_stages(Stages<S> stages, const Product& product, const Part& part) {
   for (int step = part.first; step < part.end; ++step) {
     stages.wait_empty();
-    arrive_and_expect(stages.full_now(), kStageBytes);
-    load_box(stages.at(), dy, step * kDepth, part.row, stages.full_now());
-    load_box_to(stages.at() + (1 + part.tile) * kBoxBytes, x, step * kDepth, part.col + part.tile * 64,
-                stages.full_now(), both);
+    arrive_and_expect(stages.full_now(), S::kStageBytes);
+#pragma unroll
+    for (int i = 0; i < S::kTileRows / 64; ++i) {
+      load_box(stages.at() + i * kBoxBytes, product.dy, step * kDepth, part.row + i * 64, stages.full_now());
+    }
+#pragma unroll
+    for (int i = 0; i < kTileCols / 64; ++i) {
+      load_box(stages.at() + S::kTokensOfX + i * kBoxBytes, product.x, step * kDepth, part.col + i * 64,
+               stages.full_now());
+    }
     stages.advance();
   }
 }
 
-// sums = the tile's, over the block's tokens. A stage is given back only where it is filled again, so that nothing is
-// sent to a block that may have ended.
-__device__ void multiply_stages(float (&sums)[64], Stages stages, const Part& part, int lane) {
+// sums = those of the group's 64 rows, over the block's tokens.
+template <class S>
+__device__ void multiply_stages(float (&sums)[64], Stages<S> stages, const Part& part, int group, int lane) {
   uint32_t used = 0;  // barrier of the stage before
   for (int step = part.first; step < part.end; ++step) {
     stages.wait_full();
-    const uint64_t a = tile_descriptor(stages.at(), kBoxBytes);
-    const uint64_t b = tile_descriptor(stages.at() + kBoxBytes, kBoxBytes);
+    const uint64_t a = tile_descriptor(stages.at() + group * kBoxBytes, kBoxBytes);
+    const uint64_t b = tile_descriptor(stages.at() + S::kTokensOfX, kBoxBytes);
     begin_products();
 #pragma unroll
     for (int i = 0; i < kDepth / 16; ++i) {
@@ -90,8 +111,8 @@ __device__ void multiply_stages(float (&sums)[64], Stages stages, const Part& pa
     }
     commit_products();
     wait_products<1>();
-    if (step > part.first && step - 1 + kStages < part.end && lane < kBelow) {
-      arrive_at(used, Part::rank_of(part.split, lane));
+    if (step > part.first && lane == 0) {
+      arrive(used);
     }
     used = stages.empty_now();
     stages.advance();
@@ -100,119 +121,160 @@ __device__ void multiply_stages(float (&sums)[64], Stages stages, const Part& pa
   settle(sums);
 }
 
-// To each block of the tile the units that it adds up. There: [split][warp][unit][lane].
-__device__ void send_sums(const float4* to, const float (&sums)[64], const Part& part, int warp, int lane) {
-  const uint32_t at = shared_of(to + (part.split * kWarps + warp) * kOwnUnits * kWarp + lane);
+// The sums of kOwnCols columns: of the first half of the tile or of the second one.
+__device__ float4 unit_of(const float (&sums)[64], int half, int i) {
+  const int j = 4 * i, k = 4 * (i + kOwnUnits);
+  return half == 0 ? float4{sums[j], sums[j + 1], sums[j + 2], sums[j + 3]}
+                   : float4{sums[k], sums[k + 1], sums[k + 2], sums[k + 3]};
+}
+
+__device__ float4 sum_of(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+
+// To the same warp of the other block, in the order [unit][lane]: the half that is added up there.
+__device__ void send_sums(const float* to, const float (&sums)[64], const Part& part, uint32_t arrived, int lane) {
+  const int other = 1 - part.split;
 #pragma unroll
-  for (int j = 0; j < kUnits; ++j) {
-    store_at(at + j / kSplits * kWarp * sizeof(float4), Part::rank_of(j % kSplits, part.tile),
-             {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]});
+  for (int i = 0; i < kOwnUnits; ++i) {
+    send_to(shared_of(to) + (i * kWarp + lane) * sizeof(float4), other, unit_of(sums, other, i), arrived);
   }
 }
 
-__device__ void add(float2& to, float x, float y) {
-  to.x += x;
-  to.y += y;
-}
-
-// The block's units: the sums of all splits, in their order, and what was there before.
-__device__ void add_sums(const float4* from, const Gradient& gradient, const Part& part, int warp, int lane) {
-  float* const dw = gradient.dw + (part.row + warp * 16 + lane / 4) * gradient.stride + part.col + lane % 4 * 2;
-  const auto at = [&](int i, int row) {
-    return reinterpret_cast<float2*>(dw + row * gradient.stride + (i * kSplits + part.split) * 8);
-  };
-  const auto holds = [&](int i) {
-    const int unit = i * kSplits + part.split;
-    return unit < kUnits && part.col + unit * 8 < gradient.cols && part.row < gradient.rows;
-  };
-  float2 upper[kOwnUnits] = {}, lower[kOwnUnits] = {};  // rows lane / 4 and eight further down
+// The warp's own half, with what the other block sent and what was there before; in whole rows.
+__device__ void add_sums(float* rows, const float (&sums)[64], const Product& product, bool accumulate,
+                         const Part& part, uint32_t arrived, int warp, int lane) {
+  constexpr int kLanes = kOwnCols / 4, kAtOnce = kWarp / kLanes, kTurns = 16 / kAtOnce;  // of a row; rows
+  const int row = lane / kLanes, col = lane % kLanes * 4;
+  const int first_row = part.row + warp * 16, first_col = part.col + part.split * kOwnCols;
+  const bool holds = first_row < product.rows && first_col < product.cols;
+  float* const dw = product.dw + (first_row + row) * product.stride + first_col + col;
+  const auto at = [&](int turn) { return reinterpret_cast<float4*>(dw + turn * kAtOnce * product.stride); };
+  float4 before[kTurns] = {};
+  if (accumulate && holds) {
 #pragma unroll
-  for (int i = 0; i < kOwnUnits; ++i) {
-    if (gradient.accumulate && holds(i)) {
-      upper[i] = *at(i, 0);
-      lower[i] = *at(i, 8);
+    for (int turn = 0; turn < kTurns; ++turn) {
+      before[turn] = *at(turn);
     }
   }
-  sync_cluster();
-  from += warp * kOwnUnits * kWarp + lane;
+  wait_barrier_of_cluster(arrived, 0);
+  float4 own[kOwnUnits];
 #pragma unroll
   for (int i = 0; i < kOwnUnits; ++i) {
+    own[i] = sum_of(unit_of(sums, part.split, i), reinterpret_cast<const float4*>(rows)[i * kWarp + lane]);
+  }
+  __syncwarp();
 #pragma unroll
-    for (int split = 0; split < kSplits; ++split) {
-      const float4 v = from[(split * kWarps * kOwnUnits + i) * kWarp];
-      add(upper[i], v.x, v.y);
-      add(lower[i], v.z, v.w);
-    }
-    if (holds(i)) {
-      *at(i, 0) = upper[i];
-      *at(i, 8) = lower[i];
+  for (int i = 0; i < kOwnUnits; ++i) {
+    float* const to = rows + lane / 4 * kPitch + i * 8 + lane % 4 * 2;
+    *reinterpret_cast<float2*>(to) = {own[i].x, own[i].y};
+    *reinterpret_cast<float2*>(to + 8 * kPitch) = {own[i].z, own[i].w};
+  }
+  __syncwarp();
+  if (holds) {
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const float* const from = rows + (turn * kAtOnce + row) * kPitch + col;
+      *at(turn) = sum_of(before[turn], *reinterpret_cast<const float4*>(from));
     }
   }
 }
 
 #endif
 
-__global__ void __launch_bounds__(kThreads, 1)
-    weight_gradient_kernel(const __grid_constant__ CUtensorMap dy, const __grid_constant__ CUtensorMap x,
-                           const Gradient gradient) {
+// Tiles of the first product, then those of the second one.
+template <class S>
+__global__ void __launch_bounds__(S::kThreads, 1) weight_gradients_kernel(const __grid_constant__ Products products) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  __shared__ uint64_t barriers[2 * kStages];
+  __shared__ uint64_t barriers[2 * S::kStages + S::kWarps];
   extern __shared__ uint8_t shared[];
   uint8_t* const tiles = shared + (kPatternBytes - shared_of(shared) % kPatternBytes) % kPatternBytes;
-  float4* const partial = reinterpret_cast<float4*>(tiles + kStages * kStageBytes);
   const uint32_t first = shared_of(barriers);
-  const Stages stages{.slots = shared_of(tiles), .full = first, .empty = first + kStages * 8};
+  const Stages<S> stages{.slots = shared_of(tiles), .full = first, .empty = first + S::kStages * 8};
   const int warp = __shfl_sync(0xFFFFFFFF, threadIdx.x / kWarp, 0), lane = threadIdx.x % kWarp;
+  const uint32_t arrived = first + (2 * S::kStages + warp) * 8;
+  const int tile = blockIdx.x / kSplits, tiles_before = products.product[0].tiles;
+  const Product& product = products.product[tile < tiles_before ? 0 : 1];
   if (threadIdx.x == 0) {
-    stages.init_barriers(1, kBelow * kWarps);
+    stages.init_barriers(1, S::kWarps);
+    for (int i = 0; i < S::kWarps; ++i) {
+      init_barrier(first + (2 * S::kStages + i) * 8, 1);
+    }
     publish_barriers();
-    prefetch_map(dy);
-    prefetch_map(x);
+    prefetch_map(product.dy);
+    prefetch_map(product.x);
   }
-  const Part part(gradient);
+  const Part part(S::kTileRows, product, tile < tiles_before ? tile : tile - tiles_before, products.steps);
   sync_cluster();
   await_previous();
-  if (warp < kWarps) {
+  if (warp < S::kWarps) {
     float sums[64];
-    multiply_stages(sums, stages, part, lane);
-    send_sums(partial, sums, part, warp, lane);
-    add_sums(partial, gradient, part, warp, lane);
+    float* const rows = reinterpret_cast<float*>(tiles + S::kStages * S::kStageBytes + warp * kRowsBytes);
+    arrive_and_expect(arrived, kSentBytes);
+    multiply_stages<S>(sums, stages, part, warp / 4, lane);
+    send_sums(rows, sums, part, arrived, lane);
+    add_sums(rows, sums, product, products.accumulate, part, arrived, warp, lane);
   } else {
-    bring_stages(stages, dy, x, part);
-    sync_cluster();  // with the other warps, when they have sent their sums
+    bring_stages<S>(stages, product, part);
   }
 #endif
+}
+
+template <class S>
+void launch_products(Products products, std::span<const WeightGradient> gradients, cudaStream_t stream) {
+  const auto kernel = weight_gradients_kernel<S>;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
+        "asking for shared memory");
+  int tiles = 0;
+  for (size_t i = 0; i < kProducts; ++i) {
+    const WeightGradient& from = gradients[i];
+    Product& to = products.product[i];
+    to = {.dy = map_of(from.dy, kDepth),
+          .x = map_of(from.x, kDepth),
+          .dw = data<float>(from.dw),
+          .stride = from.dw.stride,
+          .rows = static_cast<int>(from.dw.rows),
+          .cols = static_cast<int>(from.dw.cols),
+          .column_tiles = static_cast<int>(divide_up(from.dw.cols, kTileCols)),
+          .tiles = static_cast<int>(S::tiles(from.dw))};
+    tiles += to.tiles;
+  }
+  launch("weight_gradients_kernel", kernel,
+         {static_cast<unsigned>(tiles * kSplits), S::kThreads, S::kSharedBytes, stream, kSplits}, products);
+}
+
+constexpr int64_t kMostTiles = 66;  // that an H200 computes at once
+
+template <class S>
+bool fit_at_once(std::span<const WeightGradient> gradients) {
+  return S::tiles(gradients[0].dw) + S::tiles(gradients[1].dw) <= kMostTiles;
 }
 
 }  // namespace
 
-// Microseconds here and by the best of eight algorithms of cuBLASLt, cold cache, 512 x 512: 2,048 tokens 5.5 and 6.4,
-// 3,977 tokens 7.7 and 8.9, 6,144 tokens 9.8 and 10.5, but 8,000 tokens 11.6 and 11.4; below 1,000 tokens up to 0.7
-// more than there. More than one round of clusters loses: 1024 x 512 takes cuBLASLt no longer than 512 x 512.
-bool weight_gradient_possible(const View& dw, const View& dy, const View& x) {
-  constexpr int64_t kMostClusters = 16, kMostTokens = 6144;
-  const auto fits = [](const View& view) { return vectors_of_8(view) && view.cols % 64 == 0; };
-  const bool pairs = reinterpret_cast<uintptr_t>(dw.data) % sizeof(float2) == 0 && dw.stride % 2 == 0;
-  const int64_t clusters = divide_up(dw.rows, kBelow * kTileRows) * divide_up(dw.cols, kTileCols);
-  return has_body(weight_gradient_kernel) && fits(dy) && fits(x) && pairs && clusters <= kMostClusters &&
-         dy.rows <= kMostTokens;
+// Microseconds between passes over 4 MB, cold cache, here and for the two products one after the other (the best of
+// eight algorithms of cuBLASLt, or a kernel of our own for 512 x 512): 512 x 512 and 1536 x 512 1,000 tokens 7.3 and
+// 10.6, 2,048 10.2 and 14.0, 4,032 16.2 and 21.6, 6,144 22.9 and 29.7, 8,000 28.7 and 38.5; 512 x 512 twice 4.7 and
+// 7.8, 7.4 and 10.5, 11.7 and 14.7, 17.5 and 18.9, 22.4 and 23.0.
+bool weight_gradients_possible(std::span<const WeightGradient> gradients) {
+  constexpr int64_t kMostTokens = 8192;
+  const auto vectors = [](const View& view) { return view.size() > 0 && vectors_of_8(view) && view.cols % 64 == 0; };
+  const auto fits = [&](const WeightGradient& gradient) {
+    const View& dw = gradient.dw;
+    return vectors(gradient.dy) && vectors(gradient.x) && gradient.dy.rows == gradients[0].dy.rows &&
+           reinterpret_cast<uintptr_t>(dw.data) % sizeof(float4) == 0 && dw.stride % 4 == 0;
+  };
+  return gradients.size() == kProducts && std::ranges::all_of(gradients, fits) && gradients[0].dy.rows <= kMostTokens &&
+         fit_at_once<Large>(gradients) && has_body(weight_gradients_kernel<Large>);
 }
 
-void weight_gradient(const View& dw, const View& dy, const View& x, bool accumulate, cudaStream_t stream) {
-  check(cudaFuncSetAttribute(weight_gradient_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
-        "asking for shared memory");
-  Gradient gradient{.dw = data<float>(dw),
-                    .stride = dw.stride,
-                    .rows = static_cast<int>(dw.rows),
-                    .cols = static_cast<int>(dw.cols),
-                    .accumulate = accumulate};
-  gradient.column_tiles = static_cast<int>(divide_up(dw.cols, kTileCols));
-  // At least one for each block; steps behind the last token bring zeros.
-  gradient.steps = static_cast<int>(std::max<int64_t>(divide_up(dy.rows, kDepth), kSplits));
-  const int64_t clusters = divide_up(dw.rows, kBelow * kTileRows) * gradient.column_tiles;
-  launch("weight_gradient_kernel", weight_gradient_kernel,
-         {static_cast<unsigned>(clusters * kCluster), kThreads, kSharedBytes, stream, kCluster}, map_of(dy, kDepth),
-         map_of(x, kDepth), gradient);
+void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, cudaStream_t stream) {
+  // At least one step for each block; steps behind the last token bring zeros.
+  const auto steps = static_cast<int>(std::max<int64_t>(divide_up(gradients[0].dy.rows, kDepth), kSplits));
+  const Products products{.steps = steps, .accumulate = accumulate};
+  if (fit_at_once<Small>(gradients)) {
+    launch_products<Small>(products, gradients, stream);
+  } else {
+    launch_products<Large>(products, gradients, stream);
+  }
 }
 
 }  // namespace tandem::cuda

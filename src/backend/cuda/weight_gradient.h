@@ -1,17 +1,19 @@
-// The gradient of a weight matrix, a product over all tokens, on Hopper.
+// The gradients of two weight matrices, products over all tokens, by one kernel on Hopper.
 #pragma once
 
 #include <cuda_runtime.h>
 
-#include "tensor/view.h"
+#include <span>
+
+#include "backend/backend.h"
 
 namespace tandem::cuda {
 
-// Whether dw [m, n] = dy' x can be computed here, and is faster than by cuBLASLt: a question of the GPU, of sizes and
-// of addresses.
-bool weight_gradient_possible(const View& dw, const View& dy, const View& x);
+// Whether the gradients can be computed here, and are faster than one by one by cuBLASLt: a question of the GPU, of
+// their number, of sizes and of addresses.
+bool weight_gradients_possible(std::span<const WeightGradient> gradients);
 
-// dw = or += dy' x. dy [tokens, m] and x [tokens, n] in bf16, dw in f32.
-void weight_gradient(const View& dw, const View& dy, const View& x, bool accumulate, cudaStream_t stream);
+// dw = or += dy' x of each; dbias is left alone. dy and x in bf16, dw in f32.
+void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, cudaStream_t stream);
 
 }  // namespace tandem::cuda
