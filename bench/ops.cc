@@ -116,6 +116,10 @@ class Bench {
     AttentionShape shape;
     shape.heads = static_cast<int>(width_ / kHeadWidth);
     shape.query_starts = shape.key_starts = sequence(kTokens / length_ + 1, static_cast<int32_t>(length_));
+    if (const int64_t size = backend_->attention_plan_size(shape, kTokens); size > 0) {
+      shape.plan = take(DType::i32, 1, size);
+      backend_->plan_attention(shape, kTokens, kTokens);
+    }
     const auto part = [&](const View& view, int64_t i) { return view.slice_cols(i * width_, width_); };
     const double flops = 4.0 * static_cast<double>(kTokens * length_ * width_);
     for (const bool causal : {false, true}) {

@@ -226,8 +226,8 @@ class Backend {
   // which call.
   virtual void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x, RowParts parts,
                                       bool accumulate) = 0;
-  // The same for several matrices, all with the same number of rows; one after the other, unless there is something
-  // faster.
+  // The same for several matrices, all with the same number of rows and none with memory of another; one after the
+  // other, unless there is something faster.
   virtual void linear_backward_weights(std::span<const WeightGradient> gradients, RowParts parts, bool accumulate);
 
   // ---- embedding: x[r] = dropout(table[tokens[r]] * scale + positions[position[r]])
@@ -254,13 +254,14 @@ class Backend {
                                       const View& dnormed, const View& dsum, const View& sum, const View& statistics,
                                       const View& gamma, const Dropout& dropout) = 0;
 
+  // What calls of attention with the same starts and rows have in common, made once for all of them: shape.plan, of
+  // this many numbers, 0 where there is nothing to plan.
+  virtual int64_t attention_plan_size(const AttentionShape& /*shape*/, int64_t /*query_rows*/) const { return 0; }
+  virtual void plan_attention(const AttentionShape& /*shape*/, int64_t /*query_rows*/, int64_t /*key_rows*/) {}
+
   // ---- attention, sentence by sentence: out = dropout(softmax(q k' / sqrt(d / heads))) v
   // q, out C [query rows, d]; k, v C [key rows, d] (they may be columns of a wider matrix).
   // log_sums M [heads, query rows]: log of the softmax's denominator, for the backward pass; may be empty.
-  // What calls with the same starts and rows have in common, made once for all of them: shape.plan, of this many
-  // numbers, 0 where there is nothing to plan.
-  virtual int64_t attention_plan_size(const AttentionShape& /*shape*/, int64_t /*query_rows*/) const { return 0; }
-  virtual void plan_attention(const AttentionShape& /*shape*/, int64_t /*query_rows*/, int64_t /*key_rows*/) {}
   virtual void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
                          const AttentionShape& shape) = 0;
   virtual void attention_backward(const View& dq, const View& dk, const View& dv, const View& dout, const View& out,

@@ -116,6 +116,11 @@ void ProfiledBackend::residual_norm_backward(const View& dresidual, const View& 
           });
 }
 
+void ProfiledBackend::plan_attention(const AttentionShape& shape, int64_t query_rows, int64_t key_rows) {
+  measure(fmt::format("plan_attention {}", query_rows), bytes_of(shape.plan), 0,
+          [&] { inner_.plan_attention(shape, query_rows, key_rows); });
+}
+
 void ProfiledBackend::attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
                                 const AttentionShape& shape) {
   measure(shape_of(shape.causal ? "attention causal" : "attention", out), bytes_of(out, log_sums, q, k, v), 0,

@@ -43,6 +43,7 @@ class ProfiledBackend final : public ForwardingBackend {
   void residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
                               const View& dnormed, const View& dsum, const View& sum, const View& statistics,
                               const View& gamma, const Dropout& dropout) override;
+  void plan_attention(const AttentionShape& shape, int64_t query_rows, int64_t key_rows) override;
   void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
                  const AttentionShape& shape) override;
   void attention_backward(const View& dq, const View& dk, const View& dv, const View& dout, const View& out,

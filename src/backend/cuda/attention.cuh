@@ -88,10 +88,11 @@ __device__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+constexpr int kAllRows = INT32_MAX;
+
 // Rows [0, filled) of a tile of kRows rows from a head's columns of a matrix, (row, column) being the tile's first
 // element; zeros from row `count` and from column `width` on. By kTeam threads. kKeys: in the keys' order. Addresses
 // are worked out once, not for each copy: that would be a fifth of the instructions of a short sentence.
-constexpr int kAllRows = INT32_MAX;
 template <int kWidth, bool kKeys, bool kVectors, int kTeam, int kRows>
 __device__ void load_tile(Bf16* tile, const Matrix& from, int row, int column, int count, int filled, int width,
                           unsigned thread) {

@@ -8,7 +8,7 @@ namespace {
 using namespace cuda;  // NOLINT: device code of this file only
 
 constexpr int kThreads = 1024;
-constexpr int kClasses = kWarp, kClassRows = 16;  // sentences of up to 15 * 16, 16 * 16, ... rows are one class
+constexpr int kClasses = kWarp, kClassRows = 16;  // of length: up to 16 rows, up to 32, ... up to 480, more
 
 struct PlanArguments {
   Slot* slots[2];  // for the forward's and the backward's tiles
@@ -100,6 +100,8 @@ AttentionArguments CudaBackend::attention_arguments(AttentionShape shape, int ti
     shape.plan = make_view(scratch<int32_t>(size), DType::i32, 1, size, Memory::device);
     plan_attention(shape, q.rows, k.rows);
   }
+  require(shape.plan.size() == attention_plan_size(shape, q.rows), "a plan of {} numbers for attention that takes {}",
+          shape.plan.size(), attention_plan_size(shape, q.rows));
   const auto* slots = reinterpret_cast<const Slot*>(data<int32_t>(shape.plan));
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
   return {.slots = slots + (tile == kForwardTile ? 0 : slots_of(kForwardTile, shape, q.rows)),

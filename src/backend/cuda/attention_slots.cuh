@@ -6,6 +6,8 @@
 // the starts, for a recorded step: q.rows / kTile + sentences + 1 are always enough.
 #pragma once
 
+#include <algorithm>
+
 #include "backend/backend.h"
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/dropout.cuh"

@@ -188,7 +188,8 @@ void Gemm::choose_algorithm(Plan& plan, const GemmKey& key, const GemmCall& call
   }
   require(status == CUBLAS_STATUS_SUCCESS && !proposals.empty(),
           "cuBLASLt has no algorithm for a product of {}x{}x{} (leading dimensions {}, {}, {}, epilogue {}): {}", key.m,
-          key.n, key.k, key.lda, key.ldb, key.ldc, key.epilogue, cublasLtGetStatusString(status));
+          key.n, key.k, key.lda, key.ldb, key.ldc, key.epilogue,
+          status == CUBLAS_STATUS_SUCCESS ? "none that adds up all terms" : cublasLtGetStatusString(status));
   plan.algorithm = proposals[0].algo;
   if (tuning_) {
     plan.microseconds = 1e30;

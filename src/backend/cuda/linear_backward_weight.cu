@@ -44,7 +44,7 @@ void CudaBackend::linear_backward_weights(std::span<const WeightGradient> gradie
                                           bool accumulate) {
   for (const auto& [dw, dbias, dy, x] : gradients) {
     require(dw.dtype == DType::f32, "the GPU keeps parameter gradients in f32, not in {}", name_of(dw.dtype));
-    if (dw.size() > 0 && !dbias.empty()) {  // first, while dy is still in the cache
+    if (dw.size() > 0 && !dbias.empty()) {  // first, while dy may still be in the cache
       sum_columns(dbias, dy, accumulate);
     }
   }

@@ -54,7 +54,7 @@ struct Maps {
 
 // w is brought from memory once: of the blocks that have the same columns, each asks for other steps.
 template <bool kTransposedW>
-__device__ void prefetch_second(const CUtensorMap& w, const Shape& shape) {
+__device__ void prefetch_weights(const CUtensorMap& w, const Shape& shape) {
   const int col = blockIdx.x * kTileCols;
   for (int step = blockIdx.y; step < shape.steps; step += gridDim.y) {
     if constexpr (kTransposedW) {
@@ -173,7 +173,7 @@ __device__ void multiply_tiles(Stages<kRows> stages, Results<kRows> results, con
                                int cols, const Shape& shape, int group, int warp, int lane) {
   const uint32_t box = results.at() + group * Sizes<kRows>::kBoxBytes;
   const int col = blockIdx.x * kTileCols + group * kGroupCols;
-  const float2 two = fetch_bias(bias, col + warp * 16 + lane / 4, cols);
+  const float2 biases = fetch_bias(bias, col + warp * 16 + lane / 4, cols);
   for (int tile = blockIdx.y; tile < shape.row_tiles; tile += gridDim.y) {
     float sums[kRows / 2];
     multiply_tile<kRows, kTransposedW>(sums, stages, shape.steps, group, lane);
@@ -185,7 +185,7 @@ __device__ void multiply_tiles(Stages<kRows> stages, Results<kRows> results, con
       }
       sync_threads_of(1 + group, kGroupThreads);
     }
-    write_box<kRows, kAccumulate>(box, sums, two, warp, lane);
+    write_box<kRows, kAccumulate>(box, sums, biases, warp, lane);
     publish_box();
     sync_threads_of(1 + group, kGroupThreads);
     if (warp == 0) {
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Maps maps{x, w, y};
   // Both ways wait for themselves, so that what comes behind is in the instruction cache by then.
   if (warp == kGroups * kGroupWarps) {
-    prefetch_second<kTransposedW>(w, shape);
+    prefetch_weights<kTransposedW>(w, shape);
     await_previous();
     bring_stages<kRows, kTransposedW, kAccumulate>(stages, results, maps, shape);
   } else {
@@ -285,9 +285,9 @@ void run(const View& y, const View& x, const View& w, const View& bias, int proc
 bool plain_product_possible(const View& result, const View& a, const View& w) {
   constexpr int64_t kFewestTiles = 64, kMostRows = 6336, kMostCols = 1536, kMostDepth = 2048;
   const int64_t tiles = divide_up(result.rows, 128) * column_tiles(result);
-  return has_body(plain_product_kernel<128, false, false>) && vectors_of_8(result) && vectors_of_8(a) &&
-         vectors_of_8(w) && tiles >= kFewestTiles && result.rows <= kMostRows && result.cols <= kMostCols &&
-         a.cols <= kMostDepth;
+  return vectors_of_8(result) && vectors_of_8(a) && vectors_of_8(w) && tiles >= kFewestTiles &&
+         result.rows <= kMostRows && result.cols <= kMostCols && a.cols > 0 && a.cols <= kMostDepth &&
+         has_body(plain_product_kernel<128, false, false>);
 }
 
 void plain_forward(const View& y, const View& x, const View& w, const View& bias, int processors, cudaStream_t stream) {

@@ -4,7 +4,6 @@
 
 #include <cuda_runtime.h>
 
-#include "backend/cuda/device.cuh"
 #include "tensor/view.h"
 
 namespace tandem::cuda {

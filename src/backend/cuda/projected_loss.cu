@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kThreads) label_shifts_kernel(const Arguments 
           product += row[v][i] * other[v][i];
         }
       }
-      // Of the logit as the product writes it.
+      // Of the logit as the product writes it, to within one step of bf16.
       shift = __bfloat162float(__float2bfloat16_rn(sum_of_warp(product))) * kLog2E - kLabelExponent;
     }
     if (lane == 0) {
