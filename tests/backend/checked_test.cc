@@ -26,7 +26,14 @@ class Faulty : public ForwardingBackend {
     }
   }
 
-  bool wrong_product = false, nan_in_attention = false;
+  void linear_backward_weights(std::span<const WeightGradient> gradients, RowParts parts, bool accumulate) override {
+    inner_.linear_backward_weights(gradients, parts, accumulate);
+    if (wrong_gradient) {
+      gradients[1].dw.host<float>()[3] += 1;
+    }
+  }
+
+  bool wrong_product = false, nan_in_attention = false, wrong_gradient = false;
 };
 
 struct Checked {
@@ -70,6 +77,30 @@ TEST(CheckedBackend, NamesTheOpAndTheElementThatIsWrong) {
   EXPECT_NE(message.find("row 1, column 2"), std::string::npos) << message;
   checked.device->nan_in_attention = true;
   EXPECT_NE(checked.attention().find("attention"), std::string::npos);
+}
+
+// Each of several gradients is looked at, and what was there before counts.
+TEST(CheckedBackend, SeveralGradientsInOneCall) {
+  Checked checked;
+  checked.backend.set_checking(true);
+  auto first = Matrix<float>::random(5, 8, 6), second = Matrix<float>::random(8, 5, 7),
+       bias = Matrix<float>::random(1, 5, 8), dy = Matrix<float>::random(9, 5, 9);
+  const auto give = [&](Backend& backend, Matrix<float>& one, Matrix<float>& of_bias, Matrix<float>& other) {
+    const WeightGradient gradients[] = {{one.view(), of_bias.view(), dy.view(), checked.x.view()},
+                                        {other.view(), {}, checked.x.view(), dy.view()}};
+    backend.linear_backward_weights(gradients, {}, true);
+  };
+  auto expected_first = first, expected_bias = bias, expected_second = second;
+  give(*checked.cpu, expected_first, expected_bias, expected_second);
+  EXPECT_EQ(testing::message_of([&] { give(checked.backend, first, bias, second); }), "");
+  EXPECT_EQ(checked.backend.ops_checked(), 1);
+  EXPECT_EQ(first.data, expected_first.data);
+  EXPECT_EQ(bias.data, expected_bias.data);
+  EXPECT_EQ(second.data, expected_second.data);
+  checked.device->wrong_gradient = true;
+  const std::string message = testing::message_of([&] { give(checked.backend, first, bias, second); });
+  EXPECT_NE(message.find("linear_backward_weights"), std::string::npos) << message;
+  EXPECT_NE(message.find("row 0, column 3"), std::string::npos) << message;
 }
 
 TEST(CheckedBackend, LooksOnlyWhileItIsAsked) {
