@@ -104,7 +104,7 @@ __device__ void load_tile(Bf16* tile, const Matrix& from, int row, int column, i
   const Bf16* source = from.at(row + own, column + first);
   if constexpr (kVectors) {
     const auto step = static_cast<uint32_t>(from.stride * sizeof(Bf16));
-    uint32_t address = shared_address(to);
+    uint32_t address = shared_of(to);
     asm volatile("" : "+r"(address), "+l"(source));
 #pragma unroll
     for (int i = 0; i < kRows; i += kStep) {

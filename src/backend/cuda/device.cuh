@@ -22,6 +22,9 @@ T* data(const View& view) {
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Where something in shared memory lies, as instructions on it want to know.
+__device__ inline uint32_t shared_of(const void* at) { return static_cast<uint32_t>(__cvta_generic_to_shared(at)); }
+
 // Eight bf16.
 struct alignas(16) Bf16x8 {
   __nv_bfloat162 pair[4];

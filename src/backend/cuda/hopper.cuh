@@ -10,8 +10,6 @@
 
 namespace tandem::cuda {
 
-__device__ inline uint32_t shared_of(const void* at) { return static_cast<uint32_t>(__cvta_generic_to_shared(at)); }
-
 // How the copy engine sees a matrix: in boxes of `rows` rows and 64 columns.
 inline CUtensorMap map_of(const View& view, int rows) {
   void* entry = nullptr;
@@ -65,34 +63,21 @@ __device__ inline void arrive_and_expect(uint32_t barrier, uint32_t bytes) {
       "r"(bytes)
       : "memory");
 }
-// Until the phase with this parity has ended; the one before the first counts as ended with parity 1.
-__device__ inline void wait_barrier(uint32_t barrier, uint32_t parity) {
+// Until the phase with this parity has ended; the one before the first counts as ended with parity 1. kOfCluster: other
+// blocks of the cluster wrote what is waited for.
+template <bool kOfCluster = false>
+__device__ void wait_barrier(uint32_t barrier, uint32_t parity) {
+  static constexpr char kBlock[] = "", kCluster[] = ".acquire.cluster";
   uint32_t done = 0;
   do {
     asm volatile(
         "{\n"
         ".reg .pred done;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "mbarrier.try_wait.parity%3.shared::cta.b64 done, [%1], %2;\n"
         "selp.u32 %0, 1, 0, done;\n"
         "}"
         : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-  } while (done == 0);
-}
-
-// The same where other blocks of the cluster wrote what is waited for.
-__device__ inline void wait_barrier_of_cluster(uint32_t barrier, uint32_t parity) {
-  uint32_t done = 0;
-  do {
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, done;\n"
-        "}"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
+        : "r"(barrier), "r"(parity), "C"(kOfCluster ? kCluster : kBlock)
         : "memory");
   } while (done == 0);
 }
@@ -329,16 +314,10 @@ __device__ inline void store_blocks(uint32_t to, uint32_t r0, uint32_t r1, uint3
                "r"(r3)
                : "memory");
 }
-// The same, and the way back, with the blocks transposed: lane 4 g + t has rows 2t, 2t + 1 of column g.
+// The same with the blocks transposed: lane 4 g + t has rows 2t, 2t + 1 of column g.
 __device__ inline void store_blocks_transposed(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1),
                "r"(r2), "r"(r3)
-               : "memory");
-}
-__device__ inline void load_blocks_transposed(uint32_t (&to)[4], uint32_t from) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(from)
                : "memory");
 }
 

@@ -8,10 +8,6 @@
 
 namespace tandem::cuda {
 
-__device__ inline uint32_t shared_address(const Bf16* at) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
-}
-
 struct Fragment {
   uint32_t r[4];
 };
@@ -22,18 +18,19 @@ __device__ inline Fragment load_fragment(const Bf16* at) {
   Fragment f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
-               : "r"(shared_address(at))
+               : "r"(shared_of(at))
                : "memory");
   return f;
 }
-__device__ inline Fragment load_fragment_transposed(const Bf16* at) {
+__device__ inline Fragment load_fragment_transposed(uint32_t at) {
   Fragment f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
-               : "r"(shared_address(at))
+               : "r"(at)
                : "memory");
   return f;
 }
+__device__ inline Fragment load_fragment_transposed(const Bf16* at) { return load_fragment_transposed(shared_of(at)); }
 
 // sums [16, 8] += a [16, 16] b [16, 8], b in two halves of its rows.
 __device__ inline void multiply(float (&sums)[4], const Fragment& a, uint32_t b0, uint32_t b1) {

@@ -152,13 +152,13 @@ __device__ void write_box(uint32_t box, const float (&sums)[kRows / 2], float2 b
 #pragma unroll
   for (int unit = 0; unit < kRows / 8; unit += 2) {
     const float* s = sums + 4 * unit;
-    uint32_t old[4] = {};
+    Fragment old = {};
     if constexpr (kAccumulate) {
-      load_blocks_transposed(old, at + unit * kUnitBytes);
+      old = load_fragment_transposed(at + unit * kUnitBytes);
     }
-    store_blocks_transposed(at + unit * kUnitBytes, pack_sum(s[0], s[1], bias.x, old[0]),
-                            pack_sum(s[2], s[3], bias.y, old[1]), pack_sum(s[4], s[5], bias.x, old[2]),
-                            pack_sum(s[6], s[7], bias.y, old[3]));
+    store_blocks_transposed(at + unit * kUnitBytes, pack_sum(s[0], s[1], bias.x, old.r[0]),
+                            pack_sum(s[2], s[3], bias.y, old.r[1]), pack_sum(s[4], s[5], bias.x, old.r[2]),
+                            pack_sum(s[6], s[7], bias.y, old.r[3]));
   }
 }
 

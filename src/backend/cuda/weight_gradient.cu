@@ -155,7 +155,7 @@ __device__ void add_sums(float* rows, const float (&sums)[64], const Product& pr
       before[turn] = *at(turn);
     }
   }
-  wait_barrier_of_cluster(arrived, 0);
+  wait_barrier<true>(arrived, 0);
   float4 own[kOwnUnits];
 #pragma unroll
   for (int i = 0; i < kOwnUnits; ++i) {
