@@ -14,7 +14,7 @@ using namespace cuda;
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kColumns = 8 * kWarp;  // a warp's
-constexpr int kPiece = 64;           // rows of an id that one warp adds up
+constexpr int kPiece = 32;           // rows of an id that one warp adds up
 
 struct Arguments {
   float* dtable;
@@ -66,7 +66,7 @@ __device__ Bf16x8 load_packed(const Bf16* row, int64_t col, int64_t cols) {
 // The sum of dx, masked, over the rows at [begin, end) of the list, for the thread's columns.
 template <bool kVector>
 __device__ void add_rows(float (&sums)[8], const Arguments& a, int64_t col, int begin, int end) {
-  constexpr int kTogether = 4;  // loads in flight
+  constexpr int kTogether = 8;  // loads in flight
   const DropoutMask mask(a.dropout);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
 #pragma unroll
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(kThreads, 2) add_parts_kernel(const Arguments 
   Floats8 before;
   before.load<kVector>(to, col, a.cols);
   float sums[8] = {};
-#pragma unroll 4
+#pragma unroll 8
   for (int p = piece; p <= (run.end - 1) / kPiece; ++p) {
     const bool tail = p == piece && run.begin > first;
     Floats8 part;

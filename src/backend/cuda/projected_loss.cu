@@ -7,6 +7,7 @@
 //
 // where e holds g at the label. Besides the three products that leaves passes over x and dx, which are small.
 #include <algorithm>
+#include <cfloat>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/fused_product.h"
@@ -99,13 +100,17 @@ __global__ void __launch_bounds__(kThreads) label_shifts_kernel(const Arguments 
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const bool of_x = blockIdx.x < static_cast<unsigned>(a.sum_blocks);
   const int block = of_x ? blockIdx.x : blockIdx.x - a.sum_blocks;
+  const int first = block * kWarps + warp, step = a.sum_blocks * kWarps;
   float sums[kVectors][8] = {}, row[kVectors][8];
-  for (int r = block * kWarps + warp; r < (of_x ? a.rows : a.pieces); r += a.sum_blocks * kWarps) {
-    if (!of_x) {
+  if (!of_x) {
+#pragma unroll 8
+    for (int r = first; r < a.pieces; r += step) {
       load_row(row, a.w + r * a.w_stride, a.d);
       add_row(sums, row);
-      continue;
     }
+  }
+#pragma unroll 2
+  for (int r = first; of_x && r < a.rows; r += step) {
     const int label = a.of.labels[r];
     float shift = 0;
     if (label >= 0) {
@@ -148,7 +153,7 @@ __device__ RowSums row_sums(const Arguments& a, int row) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   RowSums all{0, -INFINITY, 0};
   if (row < a.rows) {
-#pragma unroll 4
+#pragma unroll 16
     for (int part = warp; part < a.parts; part += kWarps) {
       const int64_t at = int64_t{part} * a.rows + row;
       const float most = __bfloat162float(a.of.most[at]);
@@ -202,7 +207,9 @@ __device__ float finish_row(LossTotals& totals, const Arguments& a, int row, con
     return 0;
   }
   const float logit = a.of.label_logits[row], shift = a.shifts[row];
-  const float at_label = shifted_exp(logit, shift), sum = others.sum + at_label;
+  // The shift knows the logit to within a step of bf16, which beyond 4,096 may be more than an exponential holds.
+  const float exponential = shifted_exp(logit, shift), at_label = exponential < FLT_MIN ? FLT_MIN : exponential;
+  const float sum = others.sum + at_label;
   const double on_label = 1 - a.smoothing - a.other;
   // A logit that is beyond what an exponential holds outweighs all others.
   const double log_sum =
@@ -217,49 +224,65 @@ __device__ float finish_row(LossTotals& totals, const Arguments& a, int row, con
   return a.state->loss_scale / sum;
 }
 
-// scaled = x * scale / s, for the block's rows.
+// A warp's share of the block's rows of x.
 template <int kVectors>
-__device__ void scale_rows(const Arguments& a, int first_row, const float* factors) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+struct OwnRows {
+  static constexpr int kRows = kRowsOfBlock / kWarps;
+  Bf16x8 values[kRows][kVectors];
+
+  // Calls body(own row, row of the block, vector, column) for what there is.
+  template <class Body>
+  __device__ static void for_each(const Arguments& a, int first_row, const Body& body) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
 #pragma unroll
-  for (int i = 0; i < kRowsOfBlock / kWarps; ++i) {
-    const int r = warp + i * kWarps;
-    if (first_row + r < a.rows) {
-      float row[kVectors][8];
-      load_row(row, a.x + (first_row + r) * a.x_stride, a.d);
+    for (int i = 0; i < kRows; ++i) {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         const int col = v * kPerWarp + lane * 8;
-#pragma unroll
-        for (int k = 0; k < 8; ++k) {
-          row[v][k] *= factors[r];
-        }
-        if (col < a.d) {
-          store_vector(a.scaled + int64_t{first_row + r} * a.d + col, Bf16x8::pack(row[v]));
+        if (first_row + warp + i * kWarps < a.rows && col < a.d) {
+          body(i, warp + i * kWarps, v, col);
         }
       }
     }
   }
-}
+  __device__ void load(const Arguments& a, int first_row) {
+    for_each(a, first_row, [&](int i, int r, int v, int col) {
+      values[i][v] = load_vector(a.x + (first_row + r) * a.x_stride + col);
+    });
+  }
+  // scaled = x * scale / s.
+  __device__ void scale(const Arguments& a, int first_row, const float* factors) {
+    for_each(a, first_row, [&](int i, int r, int v, int col) {
+      float row[8];
+      values[i][v].unpack(row);
+#pragma unroll
+      for (float& value : row) {
+        value *= factors[r];
+      }
+      store_vector(a.scaled + int64_t{first_row + r} * a.d + col, Bf16x8::pack(row));
+    });
+  }
+};
 
-// Of 32 columns: the sum of the parts, in the first warp.
-__device__ float add_partial(const float* partial, const Arguments& a, int col) {
-  __shared__ float shared[kWarps][kWarp];
+// Of 32 columns: the sums of the parts of x (.x) and w (.y), in the first warp.
+__device__ float2 add_partial(const Arguments& a, int col) {
+  __shared__ float2 shared[kWarps][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  float sum = 0;
+  float2 sum = {};
   if (col < a.d) {
-#pragma unroll 8
+#pragma unroll 16
     for (int part = warp; part < a.sum_blocks; part += kWarps) {
-      sum += partial[int64_t{part} * a.d + col];
+      sum.x += a.x_partial[int64_t{part} * a.d + col];
+      sum.y += a.w_partial[int64_t{part} * a.d + col];
     }
   }
-  __syncthreads();
   shared[warp][lane] = sum;
   __syncthreads();
-  sum = 0;
+  sum = {};
 #pragma unroll
   for (int k = 0; k < kWarps; ++k) {
-    sum += shared[k][lane];
+    sum.x += shared[k][lane].x;
+    sum.y += shared[k][lane].y;
   }
   return sum;
 }
@@ -269,7 +292,7 @@ __device__ float add_partial(const float* partial, const Arguments& a, int col) 
 __device__ void finish_columns(const Arguments& a, int block, int blocks) {
   constexpr int64_t kSpare = ProjectedLoss::kSpareRows;
   const int col = block * kWarp + static_cast<int>(threadIdx.x) % kWarp;
-  const float x_sum = add_partial(a.x_partial, a, col), w_sum = add_partial(a.w_partial, a, col);
+  const auto [x_sum, w_sum] = add_partial(a, col);
   if (threadIdx.x < kWarp && col < a.d) {
     a.x_sums[col] = x_sum;
     a.w_sums[col] = w_sum;
@@ -300,6 +323,8 @@ __global__ void __launch_bounds__(kThreads) row_losses_kernel(const Arguments a,
     return;
   }
   const int first = block * kRowsOfBlock, row = first + static_cast<int>(threadIdx.x) % kWarp;
+  OwnRows<kVectors> own;
+  own.load(a, first);  // on their way while the rows' sums are made
   const RowSums others = row_sums(a, row);
   if (threadIdx.x < kWarp) {
     LossTotals totals;
@@ -315,7 +340,7 @@ __global__ void __launch_bounds__(kThreads) row_losses_kernel(const Arguments a,
     }
   }
   __syncthreads();
-  scale_rows<kVectors>(a, first, factors);
+  own.scale(a, first, factors);
 }
 
 // ---- after the gradients' products
