@@ -34,7 +34,6 @@ void FeedForward::backward(const Context& context, const Saved& saved, const Vie
                            bool accumulate) const {
   const Scratch scratch(context.arena);
   const View dhidden = context.take(dbranch.rows, hidden);
-  out.backward_weight(context, dbranch, saved.hidden, saved.dropout.side);
   out.backward_input(context, dhidden, dbranch,
                      {.activation = activation,
                       .saved = saved.pre.empty() ? saved.hidden : saved.pre,
@@ -42,7 +41,9 @@ void FeedForward::backward(const Context& context, const Saved& saved, const Vie
                       .gate = saved.gate,
                       .column_sums = in.bias_gradient(context),
                       .accumulate_sums = context.accumulate});
-  in.backward_weight(context, dhidden, saved.input, saved.dropout.side, false);
+  const WeightGradient gradients[] = {out.weight_gradient(context, dbranch, saved.hidden),
+                                      in.weight_gradient(context, dhidden, saved.input, false)};
+  context.backend.linear_backward_weights(gradients, context.parts(saved.dropout.side), context.accumulate);
   in.backward_input(context, dinput, dhidden, {}, accumulate);
 }
 

@@ -58,8 +58,8 @@ WeightGradient Linear::weight_gradient(const Context& context, const View& dy, c
   return {dw, with_bias && !bias_summed ? bias_gradient(context) : View{}, dy, x};
 }
 
-void Linear::backward_weight(const Context& context, const View& dy, const View& x, Side side, bool with_bias) const {
-  const WeightGradient g = weight_gradient(context, dy, x, with_bias);
+void Linear::backward_weight(const Context& context, const View& dy, const View& x, Side side) const {
+  const WeightGradient g = weight_gradient(context, dy, x);
   context.backend.linear_backward_weight(g.dw, g.dbias, g.dy, g.x, context.parts(side), context.accumulate);
 }
 

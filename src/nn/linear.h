@@ -27,7 +27,7 @@ struct Linear {
   // with_bias false: the bias's gradient is made elsewhere (see bias_gradient).
   WeightGradient weight_gradient(const Context& context, const View& dy, const View& x, bool with_bias = true) const;
   // side: whose rows these are.
-  void backward_weight(const Context& context, const View& dy, const View& x, Side side, bool with_bias = true) const;
+  void backward_weight(const Context& context, const View& dy, const View& x, Side side) const;
   View bias_gradient(const Context& context) const { return bias_in(context, context.gradients); }
 
  private:

@@ -249,9 +249,15 @@ TEST_F(CudaLinear, BackwardWeight) {
 }
 
 // The kernel of our own: tokens around the sizes of its stages and splits, parts of its tiles, tiles of both sizes,
-// margins that are whole vectors; and what it does not take: no rows, more rows or tiles, other margins and sizes.
+// tiles that two blocks share and pairs of tiles, whole ones and with one missing, margins that are whole vectors; and
+// what it does not take: no rows, more rows or tiles, other margins and sizes.
 std::vector<std::pair<Case, Case>> weight_pairs() {
   std::vector<std::pair<Case, Case>> all;
+  for (const int64_t rows : {1, 65, 193, 3977}) {
+    all.push_back({{.rows = rows, .in = 2048, .out = 512, .bias = true}, {.rows = rows, .in = 512, .out = 2048}});
+    all.push_back(
+        {{.rows = rows, .in = 448, .out = 1600, .margin = 16}, {.rows = rows, .in = 512, .out = 1728, .margin = 8}});
+  }
   for (const int64_t rows : {0, 1, 2, 63, 64, 65, 129, 193, 1000, 3977}) {
     all.push_back(
         {{.rows = rows, .in = 64, .out = 64}, {.rows = rows, .in = 192, .out = 320, .bias = true, .margin = 8}});
@@ -261,7 +267,7 @@ std::vector<std::pair<Case, Case>> weight_pairs() {
   }
   all.push_back({{.rows = 8192, .in = 64, .out = 128}, {.rows = 8192, .in = 128, .out = 64}});
   all.push_back({{.rows = 8193, .in = 64, .out = 128}, {.rows = 8193, .in = 128, .out = 64}});
-  all.push_back({{.rows = 129, .in = 512, .out = 512}, {.rows = 129, .in = 512, .out = 1728}});
+  all.push_back({{.rows = 129, .in = 2048, .out = 512}, {.rows = 129, .in = 512, .out = 2304}});
   all.push_back({{.rows = 129, .in = 128, .out = 64, .margin = 3}, {.rows = 129, .in = 128, .out = 64}});
   all.push_back({{.rows = 129, .in = 128, .out = 64}, {.rows = 129, .in = 33, .out = 40}});
   return all;

@@ -48,8 +48,8 @@ void CudaBackend::linear_backward_weights(std::span<const WeightGradient> gradie
       sum_columns(dbias, dy, accumulate);
     }
   }
-  if (weight_gradients_possible(gradients)) {
-    weight_gradients(gradients, accumulate, stream_);
+  if (weight_gradients_possible(gradients, processors_)) {
+    weight_gradients(gradients, accumulate, processors_, stream_);
     return;
   }
   for (const auto& [dw, dbias, dy, x] : gradients) {

@@ -1,12 +1,13 @@
-// Two small products leave multiprocessors idle, each for itself; together they fill them. A tile is computed by the
-// two blocks of a cluster, each over half of the tokens. Then each sends the sums of half of the columns to the other
-// one's shared memory and adds up the other half: no sum goes through device memory before it is final, and there are
-// no atomics. A block has one or two groups of four warps that multiply, each for 64 rows, and a warp that asks the
-// copy engine for stages of 64 tokens.
+// Two small products leave multiprocessors idle, each for itself; together they fill them. There are no atomics, and no
+// sum goes through device memory before it is final. A block has one or two groups of four warps that multiply, each
+// for 64 rows, and a warp that asks the copy engine for stages of 64 tokens. Two blocks are a cluster:
+//  - with few tiles, both compute the same one, each over half of the tokens. Then each sends the sums of half of the
+//    columns to the other one's shared memory and adds up the other half.
+//  - with more, they compute two tiles, one below the other, and each brings half of the columns of x for both.
 //
 // What counts is how many bytes come into a multiprocessor: with all of them at work about 64 a clock. A tile of
-// 128 x 128 wants just that for products at full speed; blocks with 64 x 128 each, all tokens and one factor for both,
-// want 96.
+// 128 x 128 wants just that for products at full speed, and 48 with half of the x; blocks with 64 x 128 each, all
+// tokens and one factor for both, want 96.
 #include <algorithm>
 
 #include "backend/cuda/hopper.cuh"
@@ -17,22 +18,23 @@ namespace tandem::cuda {
 namespace {
 
 constexpr int kProducts = 2;
-constexpr int kSplits = 2;  // of the tokens: a cluster
-constexpr int kTileCols = 128, kOwnCols = kTileCols / kSplits;
+constexpr int kCluster = 2;
+constexpr int kTileCols = 128, kHalfCols = kTileCols / 2;
 constexpr int kDepth = 64;                                  // tokens of a stage
 constexpr uint32_t kBoxBytes = kDepth * 64 * sizeof(Bf16);  // 64 columns of a stage
 constexpr uint32_t kPatternBytes = 1024;
 
 // A unit: eight columns of a warp's 16 rows, four sums in each lane.
-constexpr int kOwnUnits = kOwnCols / 8;
-constexpr uint32_t kSentBytes = kOwnUnits * kWarp * sizeof(float4);  // to each warp
-constexpr int kPitch = kOwnCols + 8;                                 // floats from row to row, for few bank conflicts
-constexpr uint32_t kRowsBytes = 16 * kPitch * sizeof(float);         // of a warp: what it is sent, then its rows
+constexpr int kHalfUnits = kHalfCols / 8;
+constexpr uint32_t kSentBytes = kHalfUnits * kWarp * sizeof(float4);  // to each warp
+constexpr int kPitch = kHalfCols + 8;                                 // floats from row to row, for few bank conflicts
+constexpr uint32_t kRowsBytes = 16 * kPitch * sizeof(float);          // of a warp: what it is sent, then its rows
 static_assert(kRowsBytes >= kSentBytes);
 
-// kGroups: of 64 rows of a tile, and of four warps.
-template <int kGroups, int kStages_>
+// kGroups: of 64 rows of a tile, and of four warps. kSplit_: the cluster's blocks share a tile.
+template <int kGroups, int kStages_, bool kSplit_>
 struct Shape {
+  static constexpr bool kSplit = kSplit_;
   static constexpr int kTileRows = 64 * kGroups;
   static constexpr int kWarps = 4 * kGroups;  // that multiply
   static constexpr int kThreads = (kWarps + 1) * kWarp;
@@ -41,16 +43,19 @@ struct Shape {
   static constexpr uint32_t kStageBytes = kTokensOfX + kTileCols / 64 * kBoxBytes;
   static constexpr size_t kSharedBytes = kPatternBytes + kStages * kStageBytes + kWarps * kRowsBytes;
 
-  static int64_t tiles(const View& dw) { return divide_up(dw.rows, kTileRows) * divide_up(dw.cols, kTileCols); }
+  static int64_t clusters(const View& dw) {
+    return divide_up(dw.rows, kTileRows * (kSplit ? 1 : kCluster)) * divide_up(dw.cols, kTileCols);
+  }
 };
-using Large = Shape<2, 5>;
-using Small = Shape<1, 6>;
+using Small = Shape<1, 6, true>;
+using Large = Shape<2, 5, true>;
+using Pair = Shape<2, 5, false>;
 
 struct Product {
   CUtensorMap dy, x;
   float* dw;
   int64_t stride;
-  int rows, cols, column_tiles, tiles;
+  int rows, cols, column_tiles, clusters;
 };
 
 struct Products {
@@ -66,16 +71,24 @@ using Stages = Ring<S::kStages, S::kStageBytes>;
 
 // What a block does: rows and columns from (row, col) on, steps [first, end).
 struct Part {
-  int row, col, split, first, end;
-
-  __device__ Part(int tile_rows, const Product& product, int tile, int steps) {
-    split = static_cast<int>(rank_in_cluster());
-    row = tile / product.column_tiles * tile_rows;
-    col = tile % product.column_tiles * kTileCols;
-    first = split * steps / kSplits;
-    end = (split + 1) * steps / kSplits;
-  }
+  int row, col, rank, first = 0, end;
 };
+
+template <class S>
+__device__ Part part_of(const Product& product, int cluster, int steps) {
+  const int rank = static_cast<int>(rank_in_cluster());
+  Part part{.row = cluster / product.column_tiles * S::kTileRows,
+            .col = cluster % product.column_tiles * kTileCols,
+            .rank = rank,
+            .end = steps};
+  if constexpr (S::kSplit) {
+    part.first = rank * steps / kCluster;
+    part.end = (rank + 1) * steps / kCluster;
+  } else {
+    part.row = part.row * kCluster + rank * S::kTileRows;
+  }
+  return part;
+}
 
 template <class S>
 __device__ void bring_stages(Stages<S> stages, const Product& product, const Part& part) {
@@ -86,10 +99,16 @@ __device__ void bring_stages(Stages<S> stages, const Product& product, const Par
     for (int i = 0; i < S::kTileRows / 64; ++i) {
       load_box(stages.at() + i * kBoxBytes, product.dy, step * kDepth, part.row + i * 64, stages.full_now());
     }
+    const uint32_t x = stages.at() + S::kTokensOfX;
+    if constexpr (S::kSplit) {
 #pragma unroll
-    for (int i = 0; i < kTileCols / 64; ++i) {
-      load_box(stages.at() + S::kTokensOfX + i * kBoxBytes, product.x, step * kDepth, part.col + i * 64,
-               stages.full_now());
+      for (int i = 0; i < kTileCols / 64; ++i) {
+        load_box(x + i * kBoxBytes, product.x, step * kDepth, part.col + i * 64, stages.full_now());
+      }
+    } else {
+      static_assert(kTileCols == kCluster * 64);
+      load_box_to(x + part.rank * kBoxBytes, product.x, step * kDepth, part.col + part.rank * 64, stages.full_now(),
+                  (1 << kCluster) - 1);
     }
     stages.advance();
   }
@@ -111,8 +130,8 @@ __device__ void multiply_stages(float (&sums)[64], Stages<S> stages, const Part&
     }
     commit_products();
     wait_products<1>();
-    if (step > part.first && lane == 0) {
-      arrive(used);
+    if (step > part.first && lane < (S::kSplit ? 1 : kCluster)) {
+      S::kSplit ? arrive(used) : arrive_at(used, lane);
     }
     used = stages.empty_now();
     stages.advance();
@@ -121,9 +140,9 @@ __device__ void multiply_stages(float (&sums)[64], Stages<S> stages, const Part&
   settle(sums);
 }
 
-// The sums of kOwnCols columns: of the first half of the tile or of the second one.
+// The sums of kHalfCols columns: of the first half of the tile or of the second one.
 __device__ float4 unit_of(const float (&sums)[64], int half, int i) {
-  const int j = 4 * i, k = 4 * (i + kOwnUnits);
+  const int j = 4 * i, k = 4 * (i + kHalfUnits);
   return half == 0 ? float4{sums[j], sums[j + 1], sums[j + 2], sums[j + 3]}
                    : float4{sums[k], sums[k + 1], sums[k + 2], sums[k + 3]};
 }
@@ -132,19 +151,21 @@ __device__ float4 sum_of(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z
 
 // To the same warp of the other block, in the order [unit][lane]: the half that is added up there.
 __device__ void send_sums(const float* to, const float (&sums)[64], const Part& part, uint32_t arrived, int lane) {
-  const int other = 1 - part.split;
+  const int other = 1 - part.rank;
 #pragma unroll
-  for (int i = 0; i < kOwnUnits; ++i) {
+  for (int i = 0; i < kHalfUnits; ++i) {
     send_to(shared_of(to) + (i * kWarp + lane) * sizeof(float4), other, unit_of(sums, other, i), arrived);
   }
 }
 
-// The warp's own half, with what the other block sent and what was there before; in whole rows.
-__device__ void add_sums(float* rows, const float (&sums)[64], const Product& product, bool accumulate,
-                         const Part& part, uint32_t arrived, int warp, int lane) {
-  constexpr int kLanes = kOwnCols / 4, kAtOnce = kWarp / kLanes, kTurns = 16 / kAtOnce;  // of a row; rows
+// Half of a warp's sums, with what was there before and, where the tile is split, with what the other block sent to
+// `rows`; written in whole rows, by way of `rows`.
+template <bool kSplit>
+__device__ void write_half(float* rows, const float (&sums)[64], const Product& product, bool accumulate,
+                           const Part& part, int half, uint32_t arrived, int warp, int lane) {
+  constexpr int kLanes = kHalfCols / 4, kAtOnce = kWarp / kLanes, kTurns = 16 / kAtOnce;  // of a row; rows
   const int row = lane / kLanes, col = lane % kLanes * 4;
-  const int first_row = part.row + warp * 16, first_col = part.col + part.split * kOwnCols;
+  const int first_row = part.row + warp * 16, first_col = part.col + half * kHalfCols;
   const bool holds = first_row < product.rows && first_col < product.cols;
   float* const dw = product.dw + (first_row + row) * product.stride + first_col + col;
   const auto at = [&](int turn) { return reinterpret_cast<float4*>(dw + turn * kAtOnce * product.stride); };
@@ -155,15 +176,20 @@ __device__ void add_sums(float* rows, const float (&sums)[64], const Product& pr
       before[turn] = *at(turn);
     }
   }
-  wait_barrier<true>(arrived, 0);
-  float4 own[kOwnUnits];
+  float4 own[kHalfUnits];
+  if constexpr (kSplit) {
+    wait_barrier<true>(arrived, 0);
+  }
 #pragma unroll
-  for (int i = 0; i < kOwnUnits; ++i) {
-    own[i] = sum_of(unit_of(sums, part.split, i), reinterpret_cast<const float4*>(rows)[i * kWarp + lane]);
+  for (int i = 0; i < kHalfUnits; ++i) {
+    own[i] = unit_of(sums, half, i);
+    if constexpr (kSplit) {
+      own[i] = sum_of(own[i], reinterpret_cast<const float4*>(rows)[i * kWarp + lane]);
+    }
   }
   __syncwarp();
 #pragma unroll
-  for (int i = 0; i < kOwnUnits; ++i) {
+  for (int i = 0; i < kHalfUnits; ++i) {
     float* const to = rows + lane / 4 * kPitch + i * 8 + lane % 4 * 2;
     *reinterpret_cast<float2*>(to) = {own[i].x, own[i].y};
     *reinterpret_cast<float2*>(to + 8 * kPitch) = {own[i].z, own[i].w};
@@ -180,7 +206,7 @@ __device__ void add_sums(float* rows, const float (&sums)[64], const Product& pr
 
 #endif
 
-// Tiles of the first product, then those of the second one.
+// Clusters of the first product, then those of the second one.
 template <class S>
 __global__ void __launch_bounds__(S::kThreads, 1) weight_gradients_kernel(const __grid_constant__ Products products) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -191,10 +217,10 @@ __global__ void __launch_bounds__(S::kThreads, 1) weight_gradients_kernel(const 
   const Stages<S> stages{.slots = shared_of(tiles), .full = first, .empty = first + S::kStages * 8};
   const int warp = __shfl_sync(0xFFFFFFFF, threadIdx.x / kWarp, 0), lane = threadIdx.x % kWarp;
   const uint32_t arrived = first + (2 * S::kStages + warp) * 8;
-  const int tile = blockIdx.x / kSplits, tiles_before = products.product[0].tiles;
-  const Product& product = products.product[tile < tiles_before ? 0 : 1];
+  const int cluster = blockIdx.x / kCluster, before = products.product[0].clusters;
+  const Product& product = products.product[cluster < before ? 0 : 1];
   if (threadIdx.x == 0) {
-    stages.init_barriers(1, S::kWarps);
+    stages.init_barriers(1, S::kWarps * (S::kSplit ? 1 : kCluster));
     for (int i = 0; i < S::kWarps; ++i) {
       init_barrier(first + (2 * S::kStages + i) * 8, 1);
     }
@@ -202,18 +228,30 @@ __global__ void __launch_bounds__(S::kThreads, 1) weight_gradients_kernel(const 
     prefetch_map(product.dy);
     prefetch_map(product.x);
   }
-  const Part part(S::kTileRows, product, tile < tiles_before ? tile : tile - tiles_before, products.steps);
+  const Part part = part_of<S>(product, cluster < before ? cluster : cluster - before, products.steps);
   sync_cluster();
   await_previous();
   if (warp < S::kWarps) {
     float sums[64];
     float* const rows = reinterpret_cast<float*>(tiles + S::kStages * S::kStageBytes + warp * kRowsBytes);
-    arrive_and_expect(arrived, kSentBytes);
-    multiply_stages<S>(sums, stages, part, warp / 4, lane);
-    send_sums(rows, sums, part, arrived, lane);
-    add_sums(rows, sums, product, products.accumulate, part, arrived, warp, lane);
+    const auto write = [&](int half) {
+      write_half<S::kSplit>(rows, sums, product, products.accumulate, part, half, arrived, warp, lane);
+    };
+    if constexpr (S::kSplit) {
+      arrive_and_expect(arrived, kSentBytes);
+      multiply_stages<S>(sums, stages, part, warp / 4, lane);
+      send_sums(rows, sums, part, arrived, lane);
+      write(part.rank);
+    } else {
+      multiply_stages<S>(sums, stages, part, warp / 4, lane);
+      write(0);
+      write(1);
+    }
   } else {
     bring_stages<S>(stages, product, part);
+  }
+  if constexpr (!S::kSplit) {
+    sync_cluster();  // no block goes while the other one may still tell it of a stage
   }
 #endif
 }
@@ -223,7 +261,7 @@ void launch_products(Products products, std::span<const WeightGradient> gradient
   const auto kernel = weight_gradients_kernel<S>;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
         "asking for shared memory");
-  int tiles = 0;
+  int clusters = 0;
   for (size_t i = 0; i < kProducts; ++i) {
     const WeightGradient& from = gradients[i];
     Product& to = products.product[i];
@@ -234,18 +272,16 @@ void launch_products(Products products, std::span<const WeightGradient> gradient
           .rows = static_cast<int>(from.dw.rows),
           .cols = static_cast<int>(from.dw.cols),
           .column_tiles = static_cast<int>(divide_up(from.dw.cols, kTileCols)),
-          .tiles = static_cast<int>(S::tiles(from.dw))};
-    tiles += to.tiles;
+          .clusters = static_cast<int>(S::clusters(from.dw))};
+    clusters += to.clusters;
   }
   launch("weight_gradients_kernel", kernel,
-         {static_cast<unsigned>(tiles * kSplits), S::kThreads, S::kSharedBytes, stream, kSplits}, products);
+         {static_cast<unsigned>(clusters * kCluster), S::kThreads, S::kSharedBytes, stream, kCluster}, products);
 }
 
-constexpr int64_t kMostTiles = 66;  // that an H200 computes at once
-
 template <class S>
-bool fit_at_once(std::span<const WeightGradient> gradients) {
-  return S::tiles(gradients[0].dw) + S::tiles(gradients[1].dw) <= kMostTiles;
+bool fit_at_once(std::span<const WeightGradient> gradients, int processors) {
+  return (S::clusters(gradients[0].dw) + S::clusters(gradients[1].dw)) * kCluster <= processors;
 }
 
 }  // namespace
@@ -254,7 +290,7 @@ bool fit_at_once(std::span<const WeightGradient> gradients) {
 // eight algorithms of cuBLASLt, or for 512 x 512 a kernel that was no slower): 512 x 512 and 1536 x 512 1,000
 // tokens 7.3 and 10.6, 2,048 10.2 and 14.0, 4,032 16.2 and 21.6, 6,144 22.9 and 29.7, 8,000 28.7 and 38.5; 512 x 512
 // twice 4.7 and 7.8, 7.4 and 10.5, 11.7 and 14.7, 17.5 and 18.9, 22.4 and 23.0.
-bool weight_gradients_possible(std::span<const WeightGradient> gradients) {
+bool weight_gradients_possible(std::span<const WeightGradient> gradients, int processors) {
   constexpr int64_t kMostTokens = 8192;
   const auto vectors = [](const View& view) { return view.size() > 0 && vectors_of_8(view) && view.cols % 64 == 0; };
   const auto fits = [&](const WeightGradient& gradient) {
@@ -263,17 +299,19 @@ bool weight_gradients_possible(std::span<const WeightGradient> gradients) {
            reinterpret_cast<uintptr_t>(dw.data) % sizeof(float4) == 0 && dw.stride % 4 == 0;
   };
   return gradients.size() == kProducts && std::ranges::all_of(gradients, fits) && gradients[0].dy.rows <= kMostTokens &&
-         fit_at_once<Large>(gradients) && has_body(weight_gradients_kernel<Large>);
+         fit_at_once<Pair>(gradients, processors) && has_body(weight_gradients_kernel<Pair>);
 }
 
-void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, cudaStream_t stream) {
+void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, int processors, cudaStream_t stream) {
   // At least one step for each block; steps behind the last token bring zeros.
-  const auto steps = static_cast<int>(std::max<int64_t>(divide_up(gradients[0].dy.rows, kDepth), kSplits));
+  const auto steps = static_cast<int>(std::max<int64_t>(divide_up(gradients[0].dy.rows, kDepth), kCluster));
   const Products products{.steps = steps, .accumulate = accumulate};
-  if (fit_at_once<Small>(gradients)) {
+  if (fit_at_once<Small>(gradients, processors)) {
     launch_products<Small>(products, gradients, stream);
-  } else {
+  } else if (fit_at_once<Large>(gradients, processors)) {
     launch_products<Large>(products, gradients, stream);
+  } else {
+    launch_products<Pair>(products, gradients, stream);
   }
 }
 

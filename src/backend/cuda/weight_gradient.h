@@ -11,9 +11,10 @@ namespace tandem::cuda {
 
 // Whether the gradients can be computed here, and are faster than one by one by cuBLASLt: a question of the GPU, of
 // their number, of sizes and of addresses.
-bool weight_gradients_possible(std::span<const WeightGradient> gradients);
+bool weight_gradients_possible(std::span<const WeightGradient> gradients, int processors);
 
 // dw = or += dy' x of each; dbias is left alone. dy and x in bf16, dw in f32.
-void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, cudaStream_t stream);
+void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, int processors,
+                      cudaStream_t stream);
 
 }  // namespace tandem::cuda
