@@ -163,6 +163,15 @@ struct ProjectedLoss {
   bool accumulate = true;
 };
 
+// The end of a sublayer: residual_norm of the branch x w' + bias.
+struct LinearResidualNorm {
+  View sum, normed, statistics;  // as residual_norm writes them
+  View branch;                   // memory, C [rows, d]; what it holds afterwards means nothing
+  View x, w, bias;               // C [rows, in], C [d, in], C [1, d] or empty
+  View residual, gamma, beta;
+  Dropout dropout;
+};
+
 // The gradients of a matrix and its bias: dw = dy' x, dbias = the column sums of dy, or += .
 struct WeightGradient {
   View dw, dbias;  // G [out, in], G [1, out] or empty
@@ -247,6 +256,8 @@ class Backend {
   // statistics M [rows, 2]: mean and rstd, for the backward pass. gamma, beta M [1, d].
   virtual void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
                              const View& branch, const View& gamma, const View& beta, const Dropout& dropout) = 0;
+  // The same with the product that makes the branch; one after the other, unless there is something faster.
+  virtual void linear_residual_norm(const LinearResidualNorm& end);
   // d = norm's backward of dnormed, plus dsum (may be empty: nothing else used the sum);
   // dresidual = d; dbranch = d * mask (may be empty). `sum` is the forward's.
   // dresidual may be the same memory as dsum or dnormed.

@@ -60,6 +60,7 @@ class ForwardingBackend : public Backend {
                      const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override {
     inner_.residual_norm(sum, normed, statistics, residual, branch, gamma, beta, dropout);
   }
+  void linear_residual_norm(const LinearResidualNorm& end) override { inner_.linear_residual_norm(end); }
   void residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
                               const View& dnormed, const View& dsum, const View& sum, const View& statistics,
                               const View& gamma, const Dropout& dropout) override {

@@ -106,6 +106,12 @@ void ProfiledBackend::residual_norm(const View& sum, const View& normed, const V
           [&] { inner_.residual_norm(sum, normed, statistics, residual, branch, gamma, beta, dropout); });
 }
 
+void ProfiledBackend::linear_residual_norm(const LinearResidualNorm& end) {
+  measure(fmt::format("linear_residual_norm {}x{}x{}", end.normed.rows, end.normed.cols, end.x.cols),
+          bytes_of(end.sum, end.normed, end.statistics, end.residual, end.x, end.w),
+          2 * size(end.normed) * static_cast<double>(end.x.cols), [&] { inner_.linear_residual_norm(end); });
+}
+
 void ProfiledBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
                                              const View& dnormed, const View& dsum, const View& sum,
                                              const View& statistics, const View& gamma, const Dropout& dropout) {

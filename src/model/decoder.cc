@@ -92,19 +92,22 @@ Decoder::Saved Decoder::forward(const Context& context, const View& x, const Vie
   Saved saved;
   const View self_plan = context.plan_attention(target.starts, x.rows, target.starts, x.rows);
   const View cross_plan = context.plan_attention(target.starts, x.rows, source.starts, memory.rows);
-  saved.stack = stack_.forward(context, x, [&](int i, const View& branch, const View& input) {
+  saved.stack = stack_.forward(context, x, [&](int i, const View& input) {
     const int layer = i / 3;
     const auto l = static_cast<size_t>(layer);
     if (i % 3 == 0) {
-      saved.self.push_back(self_[l].forward(context, branch, input, self_shape(context, layer, target, self_plan)));
-    } else if (i % 3 == 1) {
-      saved.cross.push_back(cross_[l].forward(context, branch, input, keys_of(memory, l), values_of(memory, l),
-                                              cross_shape(context, layer, target, source, cross_plan)));
-    } else {
-      const uint32_t place = layer_places(config_.heads, places_index(layer)).activation;
-      const Dropout dropout = context.dropout(config_.activation_dropout, place, Side::target);
-      saved.feed_forward.push_back(feed_forward_[l].forward(context, branch, input, dropout));
+      saved.self.push_back(self_[l].forward(context, input, self_shape(context, layer, target, self_plan)));
+      return self_[l].output(saved.self[l]);
     }
+    if (i % 3 == 1) {
+      saved.cross.push_back(cross_[l].forward(context, input, keys_of(memory, l), values_of(memory, l),
+                                              cross_shape(context, layer, target, source, cross_plan)));
+      return cross_[l].output(saved.cross[l]);
+    }
+    const uint32_t place = layer_places(config_.heads, places_index(layer)).activation;
+    const Dropout dropout = context.dropout(config_.activation_dropout, place, Side::target);
+    saved.feed_forward.push_back(feed_forward_[l].forward(context, input, dropout));
+    return feed_forward_[l].output(saved.feed_forward[l]);
   });
   return saved;
 }

@@ -48,10 +48,8 @@ class Decoder {
   AttentionShape cross_shape(const Context& context, int layer, const PackedSide& target, const PackedSide& source,
                              const View& plan) const;
   int places_index(int layer) const { return config_.encoder_layers + layer; }
-  void self_step(const Context& context, size_t layer, const View& branch, const View& input,
-                 const DecodeStep& step) const;
-  void cross_step(const Context& context, size_t layer, const View& branch, const View& input,
-                  const DecodeStep& step) const;
+  PendingProduct self_step(const Context& context, size_t layer, const View& input, const DecodeStep& step) const;
+  PendingProduct cross_step(const Context& context, size_t layer, const View& input, const DecodeStep& step) const;
 
   const ModelConfig config_;
   Linear memory_;

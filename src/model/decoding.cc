@@ -3,8 +3,8 @@
 
 namespace tandem {
 
-void Decoder::self_step(const Context& context, size_t layer, const View& branch, const View& input,
-                        const DecodeStep& step) const {
+PendingProduct Decoder::self_step(const Context& context, size_t layer, const View& input,
+                                  const DecodeStep& step) const {
   const SelfAttention& attention = self_[layer];
   const View qkv = context.take(input.rows, 3 * config_.width);
   const View mixed = context.take(input.rows, config_.width);
@@ -17,11 +17,11 @@ void Decoder::self_step(const Context& context, size_t layer, const View& branch
                          .first = {},
                          .index = step.self_index};
   context.backend.attention_cached(mixed, attention.queries(qkv), cache, config_.heads);
-  attention.out.forward(context, branch, mixed);
+  return {attention.out, mixed};
 }
 
-void Decoder::cross_step(const Context& context, size_t layer, const View& branch, const View& input,
-                         const DecodeStep& step) const {
+PendingProduct Decoder::cross_step(const Context& context, size_t layer, const View& input,
+                                   const DecodeStep& step) const {
   const View q = context.take(input.rows, config_.width);
   const View mixed = context.take(input.rows, config_.width);
   cross_[layer].q.forward(context, q, input);
@@ -31,7 +31,7 @@ void Decoder::cross_step(const Context& context, size_t layer, const View& branc
                          .first = step.memory_first,
                          .index = {}};
   context.backend.attention_cached(mixed, q, cache, config_.heads);
-  cross_[layer].out.forward(context, branch, mixed);
+  return {cross_[layer].out, mixed};
 }
 
 View Decoder::step(const Context& context, const View& x, const DecodeStep& step) const {
@@ -46,15 +46,15 @@ View Decoder::step(const Context& context, const View& x, const DecodeStep& step
   require_shape(step.memory_length, 1, x.rows, "the source lengths of the hypotheses");
   return stack_
       .forward(context, x,
-               [&](int i, const View& branch, const View& input) {
+               [&](int i, const View& input) {
                  const auto l = static_cast<size_t>(i / 3);
                  if (i % 3 == 0) {
-                   self_step(context, l, branch, input, step);
-                 } else if (i % 3 == 1) {
-                   cross_step(context, l, branch, input, step);
-                 } else {
-                   feed_forward_[l].forward(context, branch, input, {});
+                   return self_step(context, l, input, step);
                  }
+                 if (i % 3 == 1) {
+                   return cross_step(context, l, input, step);
+                 }
+                 return feed_forward_[l].output(feed_forward_[l].forward(context, input, {}));
                })
       .output();
 }

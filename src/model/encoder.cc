@@ -23,7 +23,7 @@ Encoder::Encoder(ParameterLayout& layout, const ModelConfig& config)
 Encoder::Saved Encoder::forward(const Context& context, const View& x, const PackedSide& source) const {
   Saved saved;
   const View plan = context.plan_attention(source.starts, x.rows, source.starts, x.rows);
-  saved.stack = stack_.forward(context, x, [&](int i, const View& branch, const View& input) {
+  saved.stack = stack_.forward(context, x, [&](int i, const View& input) {
     const auto l = static_cast<size_t>(i / 2);
     const LayerPlaces places = layer_places(config_.heads, i / 2);
     if (i % 2 == 0) {
@@ -36,11 +36,12 @@ Encoder::Saved Encoder::forward(const Context& context, const View& x, const Pac
           .longest_key = source.longest,
           .dropout = context.dropout(config_.attention_dropout, places.self_weights, Side::source),
           .plan = plan};
-      saved.attention.push_back(attention_[l].forward(context, branch, input, shape));
-    } else {
-      const Dropout dropout = context.dropout(config_.activation_dropout, places.activation, Side::source);
-      saved.feed_forward.push_back(feed_forward_[l].forward(context, branch, input, dropout));
+      saved.attention.push_back(attention_[l].forward(context, input, shape));
+      return attention_[l].output(saved.attention[l]);
     }
+    const Dropout dropout = context.dropout(config_.activation_dropout, places.activation, Side::source);
+    saved.feed_forward.push_back(feed_forward_[l].forward(context, input, dropout));
+    return feed_forward_[l].output(saved.feed_forward[l]);
   });
   return saved;
 }

@@ -10,8 +10,8 @@ CrossAttention CrossAttention::make(ParameterLayout& layout, const std::string& 
   return layer;
 }
 
-CrossAttention::Saved CrossAttention::forward(const Context& context, const View& branch, const View& input,
-                                              const View& k, const View& v, const AttentionShape& shape) const {
+CrossAttention::Saved CrossAttention::forward(const Context& context, const View& input, const View& k, const View& v,
+                                              const AttentionShape& shape) const {
   require(width % shape.heads == 0, "{} heads do not divide the width {}", shape.heads, width);
   require_shape(shape.key_starts, 1, shape.query_starts.cols, "the sentence starts of cross-attention's keys");
   require_shape(k, k.rows, width, "cross-attention's keys");
@@ -25,7 +25,6 @@ CrossAttention::Saved CrossAttention::forward(const Context& context, const View
               .shape = shape};
   q.forward(context, saved.q, input);
   context.backend.attention(saved.mixed, saved.log_sums, saved.q, k, v, shape);
-  out.forward(context, branch, saved.mixed);
   return saved;
 }
 

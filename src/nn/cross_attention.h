@@ -20,8 +20,10 @@ struct CrossAttention {
     View log_sums;  // M [H, T]; empty outside training
     AttentionShape shape;
   };
-  Saved forward(const Context& context, const View& branch, const View& input, const View& k, const View& v,
+  // But for the last product, which is left to the caller.
+  Saved forward(const Context& context, const View& input, const View& k, const View& v,
                 const AttentionShape& shape) const;
+  PendingProduct output(const Saved& saved) const { return {out, saved.mixed}; }
   // dinput is written, or added to where `accumulate`; dk and dv are written.
   void backward(const Context& context, const Saved& saved, const View& dinput, const View& dk, const View& dv,
                 const View& dbranch, bool accumulate) const;

@@ -12,8 +12,7 @@ FeedForward FeedForward::make(ParameterLayout& layout, const std::string& name, 
   return layer;
 }
 
-FeedForward::Saved FeedForward::forward(const Context& context, const View& branch, const View& input,
-                                        const Dropout& dropout) const {
+FeedForward::Saved FeedForward::forward(const Context& context, const View& input, const Dropout& dropout) const {
   Saved saved;
   saved.input = input;
   saved.dropout = dropout;
@@ -26,7 +25,6 @@ FeedForward::Saved FeedForward::forward(const Context& context, const View& bran
   saved.hidden = context.take(input.rows, hidden);
   in.forward(context, saved.hidden, input,
              {.bias = {}, .activation = activation, .pre = saved.pre, .dropout = dropout, .gate = saved.gate});
-  out.forward(context, branch, saved.hidden);
   return saved;
 }
 

@@ -20,7 +20,9 @@ struct FeedForward {
     View gate;    // relu in training: room for a bit for each of hidden's elements
     Dropout dropout;
   };
-  Saved forward(const Context& context, const View& branch, const View& input, const Dropout& dropout) const;
+  // But for the last product, which is left to the caller.
+  Saved forward(const Context& context, const View& input, const Dropout& dropout) const;
+  PendingProduct output(const Saved& saved) const { return {out, saved.hidden}; }
   // dinput is written, or added to where `accumulate`.
   void backward(const Context& context, const Saved& saved, const View& dinput, const View& dbranch,
                 bool accumulate) const;

@@ -36,16 +36,16 @@ View Linear::bias_in(const Context& context, const View& flat) const {
 }
 
 void Linear::forward(const Context& context, const View& y, const View& x, Epilogue epilogue) const {
-  const View w = weight_in(context, context.weights.compute);
+  const View w = weights(context);
   require_shape(x, x.rows, w.cols, "the input of a matrix product");
   require_shape(y, x.rows, w.rows, "the output of a matrix product");
-  epilogue.bias = bias_in(context, context.weights.compute);
+  epilogue.bias = biases(context);
   context.backend.linear(y, x, w, epilogue);
 }
 
 void Linear::backward_input(const Context& context, const View& dx, const View& dy, const BackwardEpilogue& epilogue,
                             bool accumulate) const {
-  const View w = weight_in(context, context.weights.compute);
+  const View w = weights(context);
   require_shape(dy, dy.rows, w.rows, "the output gradient of a matrix product");
   require_shape(dx, dy.rows, w.cols, "the input gradient of a matrix product");
   context.backend.linear_backward_input(dx, dy, w, epilogue, accumulate);

@@ -20,6 +20,9 @@ struct Linear {
   static Linear make(ParameterLayout& layout, std::span<const std::string> names, int64_t out, int64_t in,
                      bool with_bias);
 
+  View weights(const Context& context) const { return weight_in(context, context.weights.compute); }
+  View biases(const Context& context) const { return bias_in(context, context.weights.compute); }  // empty: no bias
+
   // The epilogue's bias is filled in here.
   void forward(const Context& context, const View& y, const View& x, Epilogue epilogue = {}) const;
   void backward_input(const Context& context, const View& dx, const View& dy, const BackwardEpilogue& epilogue = {},
@@ -33,6 +36,12 @@ struct Linear {
  private:
   View weight_in(const Context& context, const View& flat) const;
   View bias_in(const Context& context, const View& flat) const;
+};
+
+// A product that is not done yet: of `x`.
+struct PendingProduct {
+  const Linear& linear;
+  View x;
 };
 
 }  // namespace tandem

@@ -9,21 +9,38 @@ ResidualNorm ResidualNorm::make(ParameterLayout& layout, const std::string& name
   return norm;
 }
 
-ResidualNorm::Saved ResidualNorm::forward(const Context& context, const View& residual, const View& branch,
-                                          const Dropout& dropout) const {
-  const View scale = context.master(gamma);
-  require_shape(residual, residual.rows, scale.cols, "the residual of a layer norm");
-  Saved saved{.sum = residual,
-              .normed = context.take(residual.rows, residual.cols),
-              .statistics = context.take_master(residual.rows, 2),
-              .dropout = dropout};
-  View sum;
-  if (!branch.empty()) {
-    require_shape(branch, residual.rows, scale.cols, "the branch of a layer norm");
-    saved.sum = sum = context.take(residual.rows, residual.cols);
-  }
-  context.backend.residual_norm(sum, saved.normed, saved.statistics, residual, branch, scale, context.master(beta),
-                                dropout);
+ResidualNorm::Saved ResidualNorm::forward(const Context& context, const View& residual) const {
+  require_shape(residual, residual.rows, context.master(gamma).cols, "the residual of a layer norm");
+  const Saved saved{.sum = residual,
+                    .normed = context.take(residual.rows, residual.cols),
+                    .statistics = context.take_master(residual.rows, 2),
+                    .dropout = {}};
+  context.backend.residual_norm({}, saved.normed, saved.statistics, residual, {}, context.master(gamma),
+                                context.master(beta), {});
+  return saved;
+}
+
+ResidualNorm::Saved ResidualNorm::forward(const Context& context, const View& residual, const PendingProduct& branch,
+                                          const View& room, const Dropout& dropout) const {
+  const View w = branch.linear.weights(context);
+  require_shape(residual, residual.rows, context.master(gamma).cols, "the residual of a layer norm");
+  require_shape(branch.x, residual.rows, w.cols, "the input of a layer norm's branch");
+  require_shape(w, residual.cols, w.cols, "the weights of a layer norm's branch");
+  const Saved saved{.sum = context.take(residual.rows, residual.cols),
+                    .normed = context.take(residual.rows, residual.cols),
+                    .statistics = context.take_master(residual.rows, 2),
+                    .dropout = dropout};
+  context.backend.linear_residual_norm({.sum = saved.sum,
+                                        .normed = saved.normed,
+                                        .statistics = saved.statistics,
+                                        .branch = room,
+                                        .x = branch.x,
+                                        .w = w,
+                                        .bias = branch.linear.biases(context),
+                                        .residual = residual,
+                                        .gamma = context.master(gamma),
+                                        .beta = context.master(beta),
+                                        .dropout = dropout});
   return saved;
 }
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "nn/context.h"
+#include "nn/linear.h"
 
 namespace tandem {
 
@@ -19,8 +19,11 @@ struct ResidualNorm {
     View statistics;  // M [R, 2]
     Dropout dropout;
   };
-  // Without a branch (an empty view) the sum is the residual itself.
-  Saved forward(const Context& context, const View& residual, const View& branch, const Dropout& dropout) const;
+  // Without a branch: the sum is the residual itself.
+  Saved forward(const Context& context, const View& residual) const;
+  // The branch is what the product makes; `room` [R, D] may hold it for a while.
+  Saved forward(const Context& context, const View& residual, const PendingProduct& branch, const View& room,
+                const Dropout& dropout) const;
 
   // dresidual may be the memory of dnormed or dsum; dbranch and dsum may be empty. dbias, M [1, D] or empty: the
   // gradient of a bias that was added to the branch last.

@@ -27,13 +27,13 @@ ResidualStack::Saved ResidualStack::forward(const Context& context, const View& 
   View residual = x;
   View input = x;
   if (pre_norm_) {
-    saved.norms.push_back(norms_[0].forward(context, x, {}, {}));
+    saved.norms.push_back(norms_[0].forward(context, x));
     input = saved.norms[0].normed;
   }
   for (int i = 0; i < sublayers(); ++i) {
-    sublayer(i, branch, input);
+    const PendingProduct last = sublayer(i, input);
     const Dropout dropout = context.dropout(rate_, places_[static_cast<size_t>(i)], side_);
-    saved.norms.push_back(norms_[saved.norms.size()].forward(context, residual, branch, dropout));
+    saved.norms.push_back(norms_[saved.norms.size()].forward(context, residual, last, branch, dropout));
     input = saved.norms.back().normed;
     residual = pre_norm_ ? saved.norms.back().sum : input;
   }

@@ -31,8 +31,8 @@ class ResidualStack {
 
   int sublayers() const { return static_cast<int>(places_.size()); }
 
-  // Writes sublayer i's output to branch [R, D].
-  using Forward = std::function<void(int i, const View& branch, const View& input)>;
+  // Sublayer i but for its last product, which the stack does together with the add and the norm that follow.
+  using Forward = std::function<PendingProduct(int i, const View& input)>;
   // Sublayer i's backward: writes dinput, or adds to it where `accumulate`.
   using Backward = std::function<void(int i, const View& dinput, const View& dbranch, bool accumulate)>;
 

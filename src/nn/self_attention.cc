@@ -10,7 +10,7 @@ SelfAttention SelfAttention::make(ParameterLayout& layout, const std::string& na
   return layer;
 }
 
-SelfAttention::Saved SelfAttention::forward(const Context& context, const View& branch, const View& input,
+SelfAttention::Saved SelfAttention::forward(const Context& context, const View& input,
                                             const AttentionShape& shape) const {
   require(width % shape.heads == 0, "{} heads do not divide the width {}", shape.heads, width);
   require_shape(shape.key_starts, 1, shape.query_starts.cols, "the sentence starts of self-attention's keys");
@@ -21,7 +21,6 @@ SelfAttention::Saved SelfAttention::forward(const Context& context, const View& 
               .shape = shape};
   qkv.forward(context, saved.qkv, input);
   context.backend.attention(saved.mixed, saved.log_sums, queries(saved.qkv), keys(saved.qkv), values(saved.qkv), shape);
-  out.forward(context, branch, saved.mixed);
   return saved;
 }
 

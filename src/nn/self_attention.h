@@ -19,7 +19,9 @@ struct SelfAttention {
     View log_sums;  // M [H, R]; empty outside training
     AttentionShape shape;
   };
-  Saved forward(const Context& context, const View& branch, const View& input, const AttentionShape& shape) const;
+  // But for the last product, which is left to the caller.
+  Saved forward(const Context& context, const View& input, const AttentionShape& shape) const;
+  PendingProduct output(const Saved& saved) const { return {out, saved.mixed}; }
   // dinput is written, or added to where `accumulate`.
   void backward(const Context& context, const Saved& saved, const View& dinput, const View& dbranch,
                 bool accumulate) const;

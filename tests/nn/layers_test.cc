@@ -66,6 +66,11 @@ TEST(EmbeddingLayer, PositionsAreSinusoidHalves) {
   EXPECT_NEAR(table[16 + 1], std::sin(2.0 * std::pow(10000.0, -1.0 / 3)), 1e-15);
 }
 
+// The product that a sublayer leaves to its caller.
+void finish(LayerCheck& check, const View& branch, const PendingProduct& last) {
+  last.linear.forward(check.context(), branch, last.x);
+}
+
 class FeedForwardLayer : public ::testing::TestWithParam<Activation> {};
 
 TEST_P(FeedForwardLayer, Gradients) {
@@ -75,7 +80,9 @@ TEST_P(FeedForwardLayer, Gradients) {
     const View x = check.values(5, kWidth), dx = check.values(5, kWidth);
     const View weights = check.values(5, kWidth), branch = check.values(5, kWidth);
     const auto forward = [&] {
-      return layer.forward(check.context(), branch, x, check.context().dropout(0.3F, 4, Side::source));
+      const auto saved = layer.forward(check.context(), x, check.context().dropout(0.3F, 4, Side::source));
+      finish(check, branch, layer.output(saved));
+      return saved;
     };
     // With `accumulate` the input is also added to the loss, times the weights.
     check.run(
@@ -121,11 +128,11 @@ TEST(SelfAttentionLayer, Gradients) {
     const View weights = check.values(8, kWidth), branch = check.values(8, kWidth);
     check.run(
         [&] {
-          layer.forward(check.context(), branch, x, shape);
+          finish(check, branch, layer.output(layer.forward(check.context(), x, shape)));
           return LayerCheck::weighted_sum(branch, weights);
         },
         [&] {
-          const SelfAttention::Saved saved = layer.forward(check.context(), branch, x, shape);
+          const SelfAttention::Saved saved = layer.forward(check.context(), x, shape);
           layer.backward(check.context(), saved, dx, weights, false);
         },
         {{"x", x, dx}});
@@ -142,11 +149,11 @@ TEST(CrossAttentionLayer, Gradients) {
   const View weights = check.values(4, kWidth), branch = check.values(4, kWidth);
   check.run(
       [&] {
-        layer.forward(check.context(), branch, x, k, v, shape);
+        finish(check, branch, layer.output(layer.forward(check.context(), x, k, v, shape)));
         return LayerCheck::weighted_sum(branch, weights);
       },
       [&] {
-        const CrossAttention::Saved saved = layer.forward(check.context(), branch, x, k, v, shape);
+        const CrossAttention::Saved saved = layer.forward(check.context(), x, k, v, shape);
         layer.backward(check.context(), saved, dx, dk, dv, weights, false);
       },
       {{"x", x, dx}, {"k", k, dk}, {"v", v, dv}});
@@ -156,23 +163,33 @@ TEST(ResidualNormLayer, Gradients) {
   for (const bool with_branch : {false, true}) {
     LayerCheck check;
     const ResidualNorm norm = ResidualNorm::make(check.layout, "norm", kWidth);
+    const Linear last = with_branch ? Linear::make(check.layout, "last", kWidth, 3, true) : Linear{};
     const View x = check.values(5, kWidth), dx = check.values(5, kWidth);
-    const View branch = with_branch ? check.values(5, kWidth) : View{};
+    const View y = check.values(5, 3), dy = check.values(5, 3), room = check.values(5, kWidth);
     const View dbranch = with_branch ? check.values(5, kWidth) : View{};
     const View weights = check.values(5, kWidth), sum_weights = check.values(5, kWidth);
     const auto forward = [&] {
-      return norm.forward(check.context(), x, branch, check.context().dropout(0.3F, 2, Side::source));
+      const Context context = check.context();
+      return with_branch ? norm.forward(context, x, {last, y}, room, context.dropout(0.3F, 2, Side::source))
+                         : norm.forward(context, x);
     };
     std::vector<LayerCheck::Input> inputs = {{"x", x, dx}};
     if (with_branch) {
-      inputs.push_back({"branch", branch, dbranch});
+      inputs.push_back({"y", y, dy});
     }
     check.run(
         [&] {
           const ResidualNorm::Saved saved = forward();
           return LayerCheck::weighted_sum(saved.normed, weights) + LayerCheck::weighted_sum(saved.sum, sum_weights);
         },
-        [&] { norm.backward(check.context(), forward(), dx, dbranch, weights, sum_weights); }, inputs);
+        [&] {
+          norm.backward(check.context(), forward(), dx, dbranch, weights, sum_weights);
+          if (with_branch) {
+            last.backward_weight(check.context(), dbranch, y, Side::source);
+            last.backward_input(check.context(), dy, dbranch);
+          }
+        },
+        inputs);
   }
 }
 

@@ -26,9 +26,9 @@ TEST_P(Stack, Gradients) {
   const View x = check.values(4, kWidth), dx = check.values(4, kWidth), weights = check.values(4, kWidth);
   std::vector<View> inputs(3);
   const auto forward = [&] {
-    return stack.forward(check.context(), x, [&](int i, const View& branch, const View& input) {
+    return stack.forward(check.context(), x, [&](int i, const View& input) {
       inputs[static_cast<size_t>(i)] = input;
-      sublayers[static_cast<size_t>(i)].forward(check.context(), branch, input);
+      return PendingProduct{sublayers[static_cast<size_t>(i)], input};
     });
   };
   check.run([&] { return LayerCheck::weighted_sum(forward().output(), weights); },

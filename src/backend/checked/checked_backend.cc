@@ -239,6 +239,18 @@ void CheckedBackend::residual_norm(const View& sum, const View& normed, const Vi
   });
 }
 
+void CheckedBackend::linear_residual_norm(const LinearResidualNorm& end) {
+  check("linear_residual_norm", {end.sum, end.normed, end.statistics}, [&](Backend& b, auto&& at) {
+    LinearResidualNorm here = end;
+    for (View* view : {&here.sum, &here.normed, &here.statistics, &here.branch, &here.x, &here.w, &here.bias,
+                       &here.residual, &here.gamma, &here.beta}) {
+      *view = at(*view);
+    }
+    here.dropout = at(end.dropout);
+    b.linear_residual_norm(here);
+  });
+}
+
 void CheckedBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
                                             const View& dnormed, const View& dsum, const View& sum,
                                             const View& statistics, const View& gamma, const Dropout& dropout) {

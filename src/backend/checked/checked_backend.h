@@ -33,6 +33,7 @@ class CheckedBackend final : public ForwardingBackend {
   void add_rows(const View& table, const View& ids, const View& rows) override;
   void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
                      const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override;
+  void linear_residual_norm(const LinearResidualNorm& end) override;
   void residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
                               const View& dnormed, const View& dsum, const View& sum, const View& statistics,
                               const View& gamma, const Dropout& dropout) override;
