@@ -1,6 +1,7 @@
-// Attention, forward. A block of two warps computes one head of 32 queries of a sentence and walks over the sentence's
-// keys 32 at a time with a running maximum and sum; two steps of keys and values are on their way at any time, so that
-// a sentence of up to 64 keys is fetched in one go. It is bound by memory: what counts is many small blocks in flight.
+// Attention, forward. A block of two warps computes one head of tiles of 32 queries of a sentence, one after the other.
+// For each it walks over the sentence's keys 32 at a time with a running maximum and sum; while it computes a step, the
+// next one, of this tile or the next, is on its way. It is bound by memory: by what the L2 cache has to deliver, and by
+// how much of it is in flight.
 #include "backend/cuda/attention.cuh"
 #include "backend/cuda/cuda_backend.h"
 
@@ -12,6 +13,8 @@ using namespace cuda;  // NOLINT: device code of this file only
 
 constexpr int kTile = kForwardTile;
 constexpr int kThreads = kTile / 16 * kWarp;
+template <int kWidth>
+constexpr int kBlocks = kWidth <= 64 ? 8 : 4;  // that a processor holds
 
 struct ForwardArguments {
   AttentionArguments shape;
@@ -19,6 +22,71 @@ struct ForwardArguments {
   float* log_sums;  // or null
   int64_t log_sums_stride;
 };
+
+// ---- tiles in shared memory: 32 rows of kWidth columns in pieces of 16 bytes. There is no gap between rows: where a
+// row crosses a multiple of 128 bytes, copying it reads a sector twice (with rows 144 bytes apart, half as much again
+// came from the L2 cache). Pieces of a row change places instead, so that the same one of eight rows lies in different
+// banks.
+
+template <int kWidth>
+constexpr int kRowBytes = kWidth* static_cast<int>(sizeof(Bf16));
+template <int kWidth>
+constexpr int kTileBytes = kTile* kRowBytes<kWidth>;
+
+// What is XORed to the bytes of a row's pieces: flipped(a + b) = flipped(a) ^ flipped(b) where a and b have no bit in
+// common.
+template <int kWidth>
+__device__ constexpr int flipped(int row) {
+  constexpr int kPieces = kWidth / 8;
+  return (kPieces >= 8 ? row % 8 : row / (8 / kPieces) % kPieces) * 16;
+}
+template <int kWidth>
+__device__ constexpr int place(int row, int piece) {
+  return row * kRowBytes<kWidth> + (piece * 16 ^ flipped<kWidth>(row));
+}
+
+// What a block has there: two tiles and two steps of keys in turn, and the slots of the next tiles.
+template <int kWidth>
+struct Shared {
+  alignas(128) uint8_t q[2][kTileBytes<kWidth>];
+  uint8_t k[2][kTileBytes<kWidth>], v[2][kTileBytes<kWidth>];
+  Slot slots[2];
+};
+static_assert(kTile == kKeyStep);
+
+// Kept in a register, not worked out again.
+__device__ inline void keep(uint32_t& value) { asm volatile("" : "+r"(value)); }
+__device__ inline void keep(const Bf16*& value) { asm volatile("" : "+l"(value)); }
+
+// Which rows and which eight columns of a tile this thread copies: every kStep-th row, one piece of each.
+template <int kWidth>
+struct OwnPiece {
+  static constexpr int kPieces = kWidth / 8, kStep = kThreads / kPieces;
+  int row = static_cast<int>(threadIdx.x) / kPieces, piece = static_cast<int>(threadIdx.x) % kPieces;
+};
+
+// Copies this thread's part of a tile. `to` and `from` are its piece of its first row; the first `left` rows from there
+// are present, and `columns` columns; the rest is zeros. kKeys: in the keys' order.
+template <int kWidth, bool kKeys, bool kVectors>
+__device__ void copy_rows(uint32_t to, const Bf16* from, int stride, int left, int columns) {
+  const auto step = static_cast<uint32_t>(stride * sizeof(Bf16));
+#pragma unroll
+  for (int i = 0; i < kTile; i += OwnPiece<kWidth>::kStep) {
+    const int row = kKeys ? permuted(i) : i;
+    const uint32_t target = (to ^ flipped<kWidth>(row)) + row * kRowBytes<kWidth>;
+    const auto* source = reinterpret_cast<const Bf16*>(reinterpret_cast<const char*>(from) + uint64_t{step} * i);
+    if constexpr (kVectors) {
+      copy_async(target, source, i < left && columns > 0, true);
+    } else {
+      auto* there = static_cast<Bf16*>(__cvta_shared_to_generic(target));
+      for (int e = 0; e < 8; ++e) {
+        there[e] = i < left && e < columns ? source[e] : __float2bfloat16_rn(0.0F);
+      }
+    }
+  }
+}
+
+// ---- arithmetic
 
 // What a warp knows of its 16 queries; [0] and [1]: rows g and g + 8 of the fragment.
 template <int kWidth>
@@ -34,20 +102,27 @@ struct Queries {
 // the new maximum: nothing in the first step. `key` is the position of this lane's first key.
 template <int kWidth>
 __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], int key, bool first, float scale_log2) {
+  float most[2], shift[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int limit = queries.limit[r] - key;
-    float most = queries.most[r];
+    most[r] = queries.most[r];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       float& score = scores[i / 2][2 * r + i % 2];
       score = i < limit ? score : -INFINITY;
-      most = fmaxf(most, score);
+      most[r] = fmaxf(most[r], score);
     }
-    most = most_of_quad(most);
-    const float shift = most * scale_log2;
-    if (!first) {
-      const float shrink = exp2_fast(queries.most[r] * scale_log2 - shift);
+  }
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    most[r] = most_of_quad(most[r]);
+    shift[r] = most[r] * scale_log2;
+  }
+  if (!first) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float shrink = exp2_fast(queries.most[r] * scale_log2 - shift[r]);
       queries.total[r] *= shrink;
 #pragma unroll
       for (int n = 0; n < kWidth / 8; ++n) {
@@ -55,23 +130,37 @@ __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], in
         queries.sums[n][2 * r + 1] *= shrink;
       }
     }
+  }
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       float& score = scores[i / 2][2 * r + i % 2];
-      score = exp2_fast(fmaf(score, scale_log2, -shift));
+      score = exp2_fast(fmaf(score, scale_log2, -shift[r]));
       queries.total[r] += score;
     }
-    queries.most[r] = most;
+    queries.most[r] = most[r];
   }
 }
 
-// One step of keys for a warp's 16 queries. `first` is the position of the step's first key.
+// One step of keys for a warp's 16 queries. `first` is the position of the step's first key; q, k and v: this lane's
+// addresses in the fragments of the queries, of 16 keys and of 16 values.
 template <int kWidth, bool kDropout>
-__device__ void attend(Queries<kWidth>& queries, const Bf16* q, const Bf16* k, const Bf16* v, int first, int head,
+__device__ void attend(Queries<kWidth>& queries, uint32_t q, uint32_t k, uint32_t v, int first, int head,
                        float scale_log2, const DropoutMask& mask) {
+  constexpr uint32_t kHalf = 16 * kRowBytes<kWidth>;
   const int key = first + threadIdx.x % 4 * 8;
   float weights[4][4] = {};
-  multiply_by_keys<kWidth>(weights, q, k);
+#pragma unroll
+  for (uint32_t i = 0; i < kRowBytes<kWidth>; i += 32) {
+    const Fragment left = load_fragment(q ^ i);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Fragment right = load_fragment((k ^ i) + kHalf * half);
+      multiply(weights[2 * half], left, right.r[0], right.r[1]);
+      multiply(weights[2 * half + 1], left, right.r[2], right.r[3]);
+    }
+  }
   exponentiate(queries, weights, key, first == 0, scale_log2);
   uint32_t pairs[2][4];  // of rows g and g + 8
 #pragma unroll
@@ -90,97 +179,191 @@ __device__ void attend(Queries<kWidth>& queries, const Bf16* q, const Bf16* k, c
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const Fragment fragment = {
-        {pairs[0][2 * half], pairs[1][2 * half], pairs[0][2 * half + 1], pairs[1][2 * half + 1]}};
-    multiply_by_rows<kWidth>(queries.sums, fragment, v + 16 * half * kPitch<kWidth>);
+    const Fragment left = {{pairs[0][2 * half], pairs[1][2 * half], pairs[0][2 * half + 1], pairs[1][2 * half + 1]}};
+#pragma unroll
+    for (int n = 0; n < kWidth / 16; ++n) {
+      const Fragment right = load_fragment_transposed((v ^ 32 * n) + kHalf * half);
+      multiply(queries.sums[2 * n], left, right.r[0], right.r[1]);
+      multiply(queries.sums[2 * n + 1], left, right.r[2], right.r[3]);
+    }
   }
 }
 
-// Writes a warp's rows of out and log_sums. `row` is the packed row of the tile's first query.
+// A tile of a sentence's queries and its keys.
+struct Tile {
+  int row, count;       // packed row of the first query; queries: -1 past the last tile
+  int first;            // position of the first query
+  int first_key, keys;  // of the sentence
+  int seen;             // keys that the last query sees; 0: these queries do not attend
+
+  __device__ Tile(const Slot& s, bool causal)
+      : row(s.first_query + s.tile * kTile),
+        count(s.queries + s.keys > 0 ? min(kTile, s.queries - s.tile * kTile) : -1),
+        first(s.tile * kTile),
+        first_key(s.first_key),
+        keys(s.keys),
+        seen(s.attends != 0 ? visible(count - 1, causal) : 0) {}
+  __device__ int visible(int query, bool causal) const { return causal ? min(keys, first + query + 1) : keys; }
+};
+
+// Writes a warp's rows of out and log_sums, by way of the memory of its queries: `slab`, this lane's address in their
+// fragment being `q`.
 template <bool kVectors, int kWidth>
-__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, Bf16* slab, int row, int count,
-                       int head, float kept) {
-  const auto first = static_cast<int>(threadIdx.x / kWarp * 16);
-  const float totals[2] = {sum_of_quad(queries.total[0]), sum_of_quad(queries.total[1])};
-  if (a.log_sums != nullptr && threadIdx.x % 4 == 0) {
-    const int g = first + static_cast<int>(threadIdx.x % kWarp / 4);
+__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, const uint8_t* slab, uint32_t q,
+                       const Tile& tile, int head, float kept) {
+  const auto first = static_cast<int>(threadIdx.x / kWarp * 16), lane = static_cast<int>(threadIdx.x % kWarp);
+  const float totals[2] = {sum_of_quad(queries.total[0]), sum_of_quad(queries.total[1])};  // 1 or more
+  if (a.log_sums != nullptr && lane % 4 == 0) {
     for (int r = 0; r < 2; ++r) {
-      if (g + 8 * r < count) {
+      if (first + lane / 4 + 8 * r < tile.count) {
         a.log_sums[head * a.log_sums_stride + queries.row + 8 * r] =
-            queries.most[r] * a.shape.scale + __logf(totals[r]);
+            queries.most[r] * a.shape.scale + log2_fast(totals[r]) * 0.6931471805599453F;
       }
     }
   }
-  store_rows<kWidth, false, kVectors>(a.out, row, head * a.shape.width, first, count, slab, queries.sums,
-                                      {__fdividef(kept, totals[0]), __fdividef(kept, totals[1])}, a.shape.width);
+  const float factors[2] = {kept * reciprocal_fast(totals[0]), kept * reciprocal_fast(totals[1])};
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < kWidth / 16; ++n) {
+    const auto& x = queries.sums[2 * n];
+    const auto& y = queries.sums[2 * n + 1];
+    store_fragment(q ^ 32 * n,
+                   {{pack(x[0] * factors[0], x[1] * factors[0]), pack(x[2] * factors[1], x[3] * factors[1]),
+                     pack(y[0] * factors[0], y[1] * factors[0]), pack(y[2] * factors[1], y[3] * factors[1])}});
+  }
+  __syncwarp();
+  constexpr int kPieces = kWidth / 8;
+  constexpr int kStep = kWarp / kPieces;  // rows at a time
+  const int own = lane / kPieces, at = lane % kPieces * 8;
+  const int left = at < a.shape.width ? tile.count - first - own : 0;
+  const auto step = static_cast<uint32_t>(a.out.stride * sizeof(Bf16));
+  Bf16* const target = a.out.at(tile.row + first + own, head * a.shape.width + at);
+#pragma unroll
+  for (int i = 0; i < 16; i += kStep) {
+    if (i < left) {
+      const auto* from = reinterpret_cast<const Bf16*>(slab + (place<kWidth>(own, at / 8) ^ flipped<kWidth>(i)) +
+                                                       i * kRowBytes<kWidth>);
+      auto* const to = reinterpret_cast<Bf16*>(reinterpret_cast<char*>(target) + uint64_t{step} * i);
+      if constexpr (kVectors) {
+        *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+      } else {
+        for (int e = 0; e < min(8, a.shape.width - at); ++e) {
+          to[e] = from[e];
+        }
+      }
+    }
+  }
 }
 
+// Blocks: (heads, any number that share the slots in turns).
 template <int kWidth, bool kDropout, bool kVectors>
-__global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 9 : 1) attention_kernel(const ForwardArguments a) {
-  fetch_slots_ahead(a.shape);
-  await_previous();
-  constexpr int kSize = kTile * kPitch<kWidth>;
-  static_assert(kTile == kKeyStep);
-  __shared__ alignas(16) Bf16 q[kSize], k[2][kSize], v[2][kSize];
-  const DropoutMask mask(a.shape.dropout);
+__global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(const ForwardArguments a) {
   const int head = head_of_block(), column = head * a.shape.width;
+  // Every other turn goes the other way round, so that no block has the longest of each; and the heads of a slot, which
+  // tend to lie on the same processor, begin in different places.
+  const unsigned start = (blockIdx.y + blockIdx.x * gridDim.y / gridDim.x) % gridDim.y;
+  const auto slot_of = [&](int turn) {
+    return turn * static_cast<int>(gridDim.y) + static_cast<int>(turn % 2 == 0 ? start : gridDim.y - 1 - start);
+  };
+  if (head == 0 && threadIdx.x < 2) {  // the plan is as old as the pass and may have left the L2 cache
+    const int slot = min(slot_of(static_cast<int>(threadIdx.x)), a.shape.slot_count - 1);
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(a.shape.slots + slot));
+  }
+  await_previous();
+  extern __shared__ uint4 memory[];
+  auto& shared = *reinterpret_cast<Shared<kWidth>*>(memory);
+  const DropoutMask mask(a.shape.dropout);
   const auto warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
-  const Slot s = slot_of_block(a.shape);
-  const int first = s.tile * kTile;
-  const int count = min(kTile, s.queries - first);
-  if (count <= 0) {
-    return;
-  }
-  const int row = s.first_query + first;
-  if (!s.attends) {
-    clear_rows<kVectors, kThreads>(a.out, row, column, count, a.shape.width);
-    if (a.log_sums != nullptr && warp == 0 && lane < count) {
-      a.log_sums[head * a.log_sums_stride + row + lane] = 0;
-    }
-    return;
-  }
-  const auto visible = [&](int query) { return a.shape.causal ? min(s.keys, first + query + 1) : s.keys; };
-  const int keys = visible(count - 1);
-  const auto load = [&]<bool kKeys>(Bf16* tile, const Matrix& from, int first_row, int present) {
-    load_tile<kWidth, kKeys, kVectors, kThreads, kTile>(tile, from, first_row, column, present, kAllRows, a.shape.width,
-                                                        threadIdx.x);
-  };
-  const auto load_step = [&](int begin) {
-    const int stage = begin / kKeyStep % 2;
-    load.template operator()<true>(k[stage], a.k, s.first_key + begin, keys - begin);
-    load.template operator()<true>(v[stage], a.v, s.first_key + begin, keys - begin);
-  };
-  load.template operator()<false>(q, a.q, row, count);
-  load_step(0);
-  commit_copies();
-  if (keys > kKeyStep) {
-    load_step(kKeyStep);
-  }
-  commit_copies();
 
-  const int own = warp * 16;  // the warp's first query
-  Bf16* slab = q + own * kPitch<kWidth>;
-  const int query = own + lane / 4;
-  Queries<kWidth> queries;
-  queries.row = row + query;
-  queries.limit[0] = visible(query);
-  queries.limit[1] = visible(query + 8);
-  const int warp_keys = own < count ? min(keys, visible(own + 15)) : 0;
-  for (int begin = 0; begin < keys; begin += kKeyStep) {
-    wait_copies<1>();
-    __syncthreads();
-    const int stage = begin / kKeyStep % 2;
-    if (begin < warp_keys) {
-      attend<kWidth, kDropout>(queries, slab, k[stage], v[stage], begin, head, a.shape.scale_log2, mask);
+  // Past the last slot: zeros, as in an empty one.
+  const auto fetch_slot = [&](int turn) {
+    if (threadIdx.x < sizeof(Slot) / 16) {
+      const int slot = slot_of(turn);
+      const auto* from = reinterpret_cast<const uint4*>(a.shape.slots + min(slot, a.shape.slot_count - 1));
+      copy_async(shared_of(shared.slots + turn % 2) + threadIdx.x * 16, from + threadIdx.x, slot < a.shape.slot_count,
+                 true);
     }
-    if (begin + 2 * kKeyStep < keys) {
-      __syncthreads();
-      load_step(begin + 2 * kKeyStep);
+  };
+  const OwnPiece<kWidth> own;
+  const int columns = a.shape.width - own.piece * 8;
+  const Bf16* q_from = a.q.at(own.row, column + own.piece * 8);
+  const Bf16* k_from = a.k.at(own.row, column + own.piece * 8);
+  const Bf16* v_from = a.v.at(own.row, column + own.piece * 8);
+  uint32_t q_to = shared_of(shared.q) + place<kWidth>(own.row, own.piece);
+  uint32_t k_to = shared_of(shared.k) + place<kWidth>(permuted(own.row), own.piece);
+  keep(q_from);
+  keep(k_from);
+  keep(v_from);
+  keep(q_to);
+  keep(k_to);
+  constexpr uint32_t kSize = kTileBytes<kWidth>;
+  const auto load_keys = [&](int stage, const Tile& tile, int begin) {
+    const int row = tile.first_key + begin, left = tile.seen - begin - own.row;
+    copy_rows<kWidth, true, kVectors>(k_to + stage * kSize, k_from + int64_t{row} * a.k.stride, a.k.stride, left,
+                                      columns);
+    copy_rows<kWidth, true, kVectors>(k_to + (2 + stage) * kSize, v_from + int64_t{row} * a.v.stride, a.v.stride, left,
+                                      columns);
+  };
+  const auto load_first = [&](int q_stage, int stage, const Tile& tile) {
+    if (tile.seen > 0) {
+      copy_rows<kWidth, false, kVectors>(q_to + q_stage * kSize, q_from + int64_t{tile.row} * a.q.stride, a.q.stride,
+                                         tile.count - own.row, columns);
+      load_keys(stage, tile, 0);
     }
-    commit_copies();
-  }
-  if (own < count) {
-    finish<kVectors>(a, queries, slab, row, count, head, kDropout ? mask.scale() : 1.0F);
+  };
+
+  fetch_slot(0);
+  commit_copies();
+  fetch_slot(1);
+  wait_copies<0>();
+  __syncthreads();
+  Tile tile(shared.slots[0], a.shape.causal);
+  load_first(0, 0, tile);
+  commit_copies();
+  const int own_query = warp * 16, query = own_query + lane / 4;  // the warp's first, the lane's first
+  uint32_t rows_at = shared_of(shared.q) + place<kWidth>(lane % 16, lane / 16);
+  uint32_t keys_at = shared_of(shared.k) + place<kWidth>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  keep(rows_at);
+  keep(keys_at);
+  int stage = 0;
+  for (int turn = 0; tile.count >= 0; ++turn) {
+    const int q_stage = turn % 2;
+    const uint32_t q = rows_at + q_stage * kSize + own_query * kRowBytes<kWidth>;
+    Queries<kWidth> queries;
+    queries.row = tile.row + query;
+    queries.limit[0] = tile.visible(query, a.shape.causal);
+    queries.limit[1] = tile.visible(query + 8, a.shape.causal);
+    const int warp_keys = own_query < tile.count ? min(tile.seen, tile.visible(own_query + 15, a.shape.causal)) : 0;
+    Tile next = tile;
+    int begin = 0;
+    do {
+      wait_copies<0>();
+      __syncthreads();  // what this step needs is there, and the memory of the step before is free
+      if (begin + kKeyStep < tile.seen) {
+        load_keys(stage ^ 1, tile, begin + kKeyStep);
+      } else {
+        next = Tile(shared.slots[(turn + 1) % 2], a.shape.causal);
+        fetch_slot(turn + 2);
+        load_first(q_stage ^ 1, stage ^ 1, next);
+      }
+      commit_copies();
+      if (begin < warp_keys) {
+        attend<kWidth, kDropout>(queries, q, keys_at + stage * kSize, rows_at + (4 + stage) * kSize, begin, head,
+                                 a.shape.scale_log2, mask);
+      }
+      stage ^= 1;
+      begin += kKeyStep;
+    } while (begin < tile.seen);
+    if (tile.seen == 0) {
+      clear_rows<kVectors, kThreads>(a.out, tile.row, column, tile.count, a.shape.width);
+      if (a.log_sums != nullptr && warp == 0 && lane < tile.count) {
+        a.log_sums[head * a.log_sums_stride + tile.row + lane] = 0;
+      }
+    } else if (own_query < tile.count) {
+      finish<kVectors>(a, queries, shared.q[q_stage] + own_query * kRowBytes<kWidth>, q, tile, head,
+                       kDropout ? mask.scale() : 1.0F);
+    }
+    tile = next;
   }
 }
 
@@ -201,8 +384,12 @@ void CudaBackend::attention(const View& out, const View& log_sums, const View& q
                                    .log_sums = data<float>(log_sums),
                                    .log_sums_stride = log_sums.stride};
   for_width(arguments.shape, {out, q, k, v}, [&]<int kWidth, bool kDropout, bool kVectors>() {
-    launch("attention", attention_kernel<kWidth, kDropout, kVectors>,
-           {attention_blocks(arguments.shape), kThreads, 0, stream_}, arguments);
+    const auto kernel = attention_kernel<kWidth, kDropout, kVectors>;
+    constexpr int kBytes = sizeof(Shared<kWidth>);
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention");
+    const int heads = arguments.shape.heads;
+    const int sharing = std::clamp(processors_ * kBlocks<kWidth> / heads, 1, arguments.shape.slot_count);
+    launch("attention", kernel, {dim3(heads, sharing), kThreads, kBytes, stream_}, arguments);
   });
 }
 

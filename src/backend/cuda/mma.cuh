@@ -14,14 +14,15 @@ struct Fragment {
 
 // Four 8 x 8 blocks; lane 8 i + j gives the address of row j of block i. Lane 4 g + t receives columns 2t, 2t + 1 of
 // row g of each, transposed: rows 2t, 2t + 1 of column g.
-__device__ inline Fragment load_fragment(const Bf16* at) {
+__device__ inline Fragment load_fragment(uint32_t at) {
   Fragment f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
-               : "r"(shared_of(at))
+               : "r"(at)
                : "memory");
   return f;
 }
+__device__ inline Fragment load_fragment(const Bf16* at) { return load_fragment(shared_of(at)); }
 __device__ inline Fragment load_fragment_transposed(uint32_t at) {
   Fragment f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -31,6 +32,21 @@ __device__ inline Fragment load_fragment_transposed(uint32_t at) {
   return f;
 }
 __device__ inline Fragment load_fragment_transposed(const Bf16* at) { return load_fragment_transposed(shared_of(at)); }
+
+// The other way, not transposed.
+__device__ inline void store_fragment(uint32_t at, const Fragment& f) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(f.r[0]), "r"(f.r[1]),
+               "r"(f.r[2]), "r"(f.r[3])
+               : "memory");
+#else
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t row = __shfl_sync(0xFFFFFFFF, at, 8 * i + lane / 4);
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(row + lane % 4 * 4), "r"(f.r[i]) : "memory");
+  }
+#endif
+}
 
 // sums [16, 8] += a [16, 16] b [16, 8], b in two halves of its rows.
 __device__ inline void multiply(float (&sums)[4], const Fragment& a, uint32_t b0, uint32_t b1) {
@@ -46,9 +62,20 @@ __device__ inline uint32_t pack(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&both);
 }
 
+// Nearly exact; numbers below 2^-126 count as 0.
 __device__ inline float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float log2_fast(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float reciprocal_fast(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
