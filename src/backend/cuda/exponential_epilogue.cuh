@@ -27,7 +27,8 @@ __device__ inline uint32_t larger_pair(uint32_t a, uint32_t b) {
 #endif
 
 struct ExponentialEpilogue {
-  static constexpr bool kTransposedB = false, kWholeRows = true;
+  static constexpr bool kTransposedB = false, kWholeRows = true, kBias = false;
+  static constexpr int kHelpedRows = 0;
   static constexpr uint32_t kNothing = 0xFF80FF80;  // -infinity, twice
   static_assert(kTileCols == kExponentialCols);
 
@@ -37,19 +38,19 @@ struct ExponentialEpilogue {
   ExponentialRows of;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  __device__ uint32_t fetch_bias(int, int) const { return 0; }
-
-  __device__ void write(uint32_t slot, const float (&sums)[128], uint32_t, const Writer& writer) const {
-    writer.write(slot, sums, [](int, float a, float b) { return pack(a, b); });
+  __device__ void write(uint32_t slot, const float (&sums)[128], const float2*, const Writer& writer) const {
+    writer.write(
+        slot, sums, [](int) { return Nothing{}; }, [](Nothing, float a, float b) { return pack(a, b); });
   }
 
-  struct Constants {};
+  using Constants = Nothing;
   __device__ Constants constants() const { return {}; }
 
   struct Gates {
     int label;        // of row `lane`, in the first 16 lanes
     float shifts[4];  // of the rows lane / 8 + 0, 4, 8, 12
   };
+  __device__ void prefetch_gates(int, int) const {}
   __device__ Gates fetch_gates(const Chunk& chunk) const {
     Gates gates;
     gates.label = chunk.lane < kChunkRows && chunk.row + chunk.lane < rows ? of.labels[chunk.row + chunk.lane] : -1;

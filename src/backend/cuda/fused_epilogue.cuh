@@ -26,22 +26,27 @@ constexpr uint32_t kSlotBytes = kGroupWarps * kChunkBytes;  // a group's 64 x 25
 // A thread of a group that multiplies.
 struct Writer {
   int group, thread;
-  int parity;      // of the number of tiles that the group has done
-  float2* scaled;  // shared memory of the group: two times kTileCols floats
 
-  __device__ void sync_group() const { sync_threads_of(1 + group, kGroupThreads); }
-
-  // pair(unit, a, b): two columns of unit `unit` (eight columns) as bf16. Of a chunk, unit u of row r lies at place
-  // u ^ r % 8 of its row of 128 bytes.
-  template <class Pair>
-  __device__ void write(uint32_t slot, const float (&sums)[128], const Pair& pair) const {
+  // pair(fetch(unit), a, b): two columns of unit `unit` (eight columns) as bf16. Of a chunk, unit u of row r lies at
+  // place u ^ r % 8 of its row of 128 bytes.
+  template <class Fetch, class Pair>
+  __device__ void write(uint32_t slot, const float (&sums)[128], const Fetch& fetch, const Pair& pair) const {
+    constexpr int kAhead = 4, kUnits = kTileCols / 8;      // units; the compiler does not fetch ahead of stores itself
     const int r = thread % 8, block = thread % kWarp / 8;  // of the 8 x 8 blocks, this lane's row and its block
     const uint32_t at = slot + (thread / kWarp * 16 + block % 2 * 8 + r) * 128 + ((block / 2 ^ r) << 4);
+    decltype(fetch(0)) fetched[kUnits];
 #pragma unroll
-    for (int unit = 0; unit < kTileCols / 8; unit += 2) {
-      const float* s = sums + 4 * unit;
-      store_blocks((at ^ unit % 8 << 4) + unit / 8 * kChunkBytes, pair(unit, s[0], s[1]), pair(unit, s[2], s[3]),
-                   pair(unit + 1, s[4], s[5]), pair(unit + 1, s[6], s[7]));
+    for (int unit = -kAhead; unit < kUnits; unit += 2) {
+      if (unit + kAhead < kUnits) {
+        fetched[unit + kAhead] = fetch(unit + kAhead);
+        fetched[unit + kAhead + 1] = fetch(unit + kAhead + 1);
+      }
+      if (unit >= 0) {
+        const float* s = sums + 4 * unit;
+        const auto &first = fetched[unit], &second = fetched[unit + 1];
+        store_blocks((at ^ unit % 8 << 4) + unit / 8 * kChunkBytes, pair(first, s[0], s[1]), pair(first, s[2], s[3]),
+                     pair(second, s[4], s[5]), pair(second, s[6], s[7]));
+      }
     }
   }
 };
@@ -125,15 +130,20 @@ __device__ inline uint32_t nonzero_bits(const uint4& v) {
   return __dp4a(static_cast<int>(high), kHighWeights, __dp4a(static_cast<int>(low), kLowWeights, 0));
 }
 
-// Pair p (0 to 3) of a unit, 0 in place of what has no bit in the unit's byte of the gate.
-__device__ inline uint32_t gate_pair(uint32_t pair, uint32_t byte, int p) {
-  return pair & pick_bytes(byte << (7 - 2 * p), byte << (6 - 2 * p), 0xCC88);
+// Pair p (0 to 3) of a unit, 0 in place of what has no bit in byte i of `gates`, the unit's.
+__device__ inline uint32_t gate_pair(uint32_t pair, uint32_t gates, int i, int p) {
+  return pair & pick_bytes(gates << (7 - 2 * p), gates << (6 - 2 * p), 0xCC88 + 0x1111 * i);
 }
+
+struct Nothing {};
 
 #endif
 
+// kBias: `write` takes a pair of scaled biases for each pair of the tile's columns. kHelpedRows: of a chunk of the last
+// tile, rows that another warp finishes.
 struct DropoutEpilogue {
-  static constexpr bool kTransposedB = false, kWholeRows = false;
+  static constexpr bool kTransposedB = false, kWholeRows = false, kBias = true;
+  static constexpr int kHelpedRows = 16;
 
   Bf16* y;
   uint8_t* gate;  // or null
@@ -143,32 +153,31 @@ struct DropoutEpilogue {
   DropoutArguments dropout;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  // Two of the tile's biases, read before the product, so that they are there when it is.
-  __device__ uint32_t fetch_bias(int col, int thread) const {
-    return col + 2 * thread < cols ? *reinterpret_cast<const uint32_t*>(bias + col + 2 * thread) : 0;
+  __device__ float2 fetch_biases(int col) const {
+    const uint32_t two = col < cols ? *reinterpret_cast<const uint32_t*>(bias + col) : 0;
+    return {__uint_as_float(two << 16) * dropout.scale, __uint_as_float(two & 0xFFFF0000) * dropout.scale};
   }
 
-  __device__ void write(uint32_t slot, const float (&sums)[128], uint32_t two, const Writer& writer) const {
+  __device__ void write(uint32_t slot, const float (&sums)[128], const float2* biases, const Writer& writer) const {
     const float scale = dropout.scale;
-    float2* scaled = writer.scaled + writer.parity * (kTileCols / 2);
-    scaled[writer.thread] = {__uint_as_float(two << 16) * scale, __uint_as_float(two & 0xFFFF0000) * scale};
-    writer.sync_group();
-    const float2* own = scaled + writer.thread % 4;
-    writer.write(slot, sums, [&](int unit, float a, float b) {
-      return pack_relu(fmaf(a, scale, own[4 * unit].x), fmaf(b, scale, own[4 * unit].y));
-    });
+    const float2* own = biases + writer.thread % 4;
+    writer.write(
+        slot, sums, [&](int unit) { return own[4 * unit]; },
+        [&](float2 two, float a, float b) { return pack_relu(fmaf(a, scale, two.x), fmaf(b, scale, two.y)); });
   }
 
   using Constants = PhiloxRows;
   __device__ Constants constants() const { return PhiloxRows(dropout); }
 
-  struct Gates {};
+  __device__ void prefetch_gates(int, int) const {}
+  using Gates = Nothing;
   __device__ Gates fetch_gates(const Chunk&) const { return {}; }
 
-  __device__ void finish(Chunk chunk, int /*part*/, const Gates&, const Constants& random) const {
+  // The first `count` rows.
+  __device__ void finish(Chunk chunk, int count, const Gates&, const Constants& random) const {
     const auto column = random.column(chunk.col / 8 + chunk.lane % 8);
 #pragma unroll 1
-    for (int r = 0; r < kGroupRows; r += 16) {
+    for (int r = 0; r < count; r += 16) {
       uint4 v[4];
       chunk.read(v);
       if (dropout.threshold > 0) {
@@ -212,7 +221,8 @@ struct DropoutEpilogue {
 };
 
 struct GateEpilogue {
-  static constexpr bool kTransposedB = true, kWholeRows = false;
+  static constexpr bool kTransposedB = true, kWholeRows = false, kBias = false;
+  static constexpr int kHelpedRows = 0;
 
   Bf16* dx;
   const uint8_t* gate;
@@ -222,38 +232,54 @@ struct GateEpilogue {
   float scale;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  __device__ uint32_t fetch_bias(int, int) const { return 0; }
-
-  __device__ void write(uint32_t slot, const float (&sums)[128], uint32_t, const Writer& writer) const {
-    writer.write(slot, sums, [&](int, float a, float b) { return pack(a * scale, b * scale); });
+  __device__ void write(uint32_t slot, const float (&sums)[128], const float2*, const Writer& writer) const {
+    writer.write(
+        slot, sums, [](int) { return Nothing{}; },
+        [&](Nothing, float a, float b) { return pack(a * scale, b * scale); });
   }
 
-  struct Constants {};
+  using Constants = Nothing;
   __device__ Constants constants() const { return {}; }
 
-  // Of the lane's unit, rows lane / 8 + 0, 4, ... 60.
-  struct Gates {
-    uint32_t bytes[kGroupRows / 4];
+  // Into the L2 cache: of one row, all of the tile's columns.
+  __device__ void prefetch_gates(int row, int col) const {
+    if (row < rows) {
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(gate + row * gate_stride + col / 8));
+    }
+  }
+  // Of the lane's unit, row lane / 8 + 4 i has byte i % 4 of word i / 4.
+  struct alignas(16) Gates {
+    uint32_t words[kGroupRows / 16];
   };
   __device__ Gates fetch_gates(const Chunk& chunk) const {
-    Gates gates;
+    uint32_t bytes[kGroupRows / 4];
     int row = chunk.row + chunk.lane / 8;
     const uint8_t* from = gate + row * gate_stride + chunk.col / 8 + chunk.lane % 8;
 #pragma unroll
-    for (uint32_t& byte : gates.bytes) {
+    for (uint32_t& byte : bytes) {
       byte = row < rows && chunk.col < cols ? *from : 0;
       row += 4;
       from += 4 * gate_stride;
     }
+    Gates gates;
+#pragma unroll
+    for (int i = 0; i < kGroupRows / 16; ++i) {
+      gates.words[i] = bytes[4 * i] | bytes[4 * i + 1] << 8 | bytes[4 * i + 2] << 16 | bytes[4 * i + 3] << 24;
+    }
     return gates;
   }
 
-  __device__ void finish(Chunk chunk, int part, const Gates& gates, const Constants&) const {
+  __device__ void finish(Chunk chunk, int /*count*/, Gates gates, const Constants&) const {
+    const int part = chunk.row / kGroupRows;
     float totals[8] = {};  // of the lane's unit
-#pragma unroll
-    for (int r = 0; r < kGroupRows / 4; r += 4) {
-      gate_and_store(chunk, gates.bytes + r, totals);
+#pragma unroll 1
+    for (int r = 0; r < kGroupRows; r += 16) {
+      gate_and_store(chunk, gates.words[0], totals);
       chunk.advance();
+#pragma unroll
+      for (int i = 1; i < kGroupRows / 16; ++i) {
+        gates.words[i - 1] = gates.words[i];
+      }
     }
     if (partial != nullptr) {
 #pragma unroll
@@ -270,15 +296,15 @@ struct GateEpilogue {
   }
 
   // 16 rows of the chunk.
-  __device__ void gate_and_store(const Chunk& chunk, const uint32_t* bytes, float (&totals)[8]) const {
+  __device__ void gate_and_store(const Chunk& chunk, uint32_t gates, float (&totals)[8]) const {
     const int row = chunk.row + chunk.lane / 8;
     Bf16* to = dx + row * dx_stride + chunk.col + chunk.lane % 8 * 8;
     uint4 v[4];
     chunk.read(v);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint32_t pairs[4] = {gate_pair(v[i].x, bytes[i], 0), gate_pair(v[i].y, bytes[i], 1),
-                                 gate_pair(v[i].z, bytes[i], 2), gate_pair(v[i].w, bytes[i], 3)};
+      const uint32_t pairs[4] = {gate_pair(v[i].x, gates, i, 0), gate_pair(v[i].y, gates, i, 1),
+                                 gate_pair(v[i].z, gates, i, 2), gate_pair(v[i].w, gates, i, 3)};
 #pragma unroll
       for (int p = 0; p < 4; ++p) {
         totals[2 * p] += __uint_as_float(pairs[p] << 16);

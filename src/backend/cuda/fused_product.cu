@@ -1,10 +1,15 @@
 // Blocks of 128 x 256 sums, as many as there are processors. Two groups of four warps multiply, each 64 of the 128
 // rows; the four warps of a third one, one for each part of the processor, finish what they have multiplied while they
-// are at the next tile. There is no fifth for the copy engine (more warps leave the others too few registers): a warp
-// of the second group asks it for tiles of 64 columns of both factors, up to three stages ahead.
+// are at the next tile, and fetch what else it takes. There is no fifth for the copy engine (more warps leave the
+// others too few registers): a warp of the second group asks it for tiles of 64 columns of both factors, up to three
+// stages ahead.
 //
 // Tiles this large, and a pair of blocks that shares the second factor's, keep the traffic from the L2 cache below what
-// it gives (128 x 128 would double it).
+// it gives (128 x 128 would double it). They also keep within the shared memory's 128 bytes a cycle: products read 80,
+// the copy engine writes 47. What finishes a tile slows the next one's products down: 512 deep, 8,000 cycles
+// alone, 10,300 beside dropout, 9,300 beside the gate.
+#include <type_traits>
+
 #include "backend/cuda/exponential_epilogue.cuh"
 #include "backend/cuda/fused_epilogue.cuh"
 #include "backend/cuda/fused_product.h"
@@ -23,8 +28,11 @@ constexpr uint32_t kBytesA = kTileRows * kDepth * sizeof(Bf16);
 constexpr uint32_t kBytesB = kTileCols * kDepth * sizeof(Bf16);
 constexpr uint32_t kStageBytes = kBytesA + kBytesB;
 constexpr uint32_t kPatternBytes = 1024;
-constexpr uint32_t kScaledBytes = 2 * kTileCols * sizeof(float);  // of a group
-constexpr size_t kSharedBytes = kPatternBytes + kStages * kStageBytes + kGroups * kSlotBytes + kGroups * kScaledBytes;
+constexpr uint32_t kBiasBytes = kTileCols * sizeof(float);
+constexpr int kBiasSlots = 2;
+constexpr uint32_t kBiasFrom = kStages * kStageBytes + kGroups * kSlotBytes;
+constexpr uint32_t kGatesFrom = kBiasFrom + kBiasSlots * kBiasBytes, kMostGateBytes = 32;  // of a thread
+constexpr size_t kSharedBytes = kPatternBytes + kGatesFrom + kGroups * kGroupThreads * kMostGateBytes;
 
 // Tiles of a cluster in the order in which they are done: column by column of a band of rows, then the next band.
 // Wide results have bands of several rows of tiles, so that the second factor, which may not stay in the L2 cache
@@ -49,13 +57,15 @@ struct Shape {
   __device__ int first() const { return blockIdx.x / kCluster; }
   __device__ int next(int tile) const { return tile + gridDim.x / kCluster; }
   __device__ bool last(int tile) const { return next(tile) >= tiles; }
+  __device__ int count() const { return (tiles - 1 - first()) / (gridDim.x / kCluster) + 1; }  // of a block
 #endif
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 using Stages = Ring<kStages, kStageBytes>;
-using Results = Ring<kGroups, kSlotBytes>;  // one slot for each group
+using Results = Ring<kGroups, kSlotBytes>;    // one slot for each group
+using Biases = Ring<kBiasSlots, kBiasBytes>;  // a slot is empty when both groups have written a tile
 
 // The block's part of a stage of the second factor, for all blocks of the cluster.
 template <bool kTransposedB>
@@ -71,6 +81,24 @@ __device__ void bring_second(const Stages& stages, const CUtensorMap& b, int col
     }
   } else {
     load_box_to(to, b, col + first, step * kDepth, stages.full_now(), kAll);
+  }
+}
+
+// Brings from memory what the first tiles need of the second factor: of the clusters that begin with the same columns,
+// each asks for other steps.
+template <bool kTransposedB>
+__device__ void prefetch_second(const CUtensorMap& b, const Shape& shape) {
+  constexpr int kPart = kTileCols / kCluster, kSharers = 8;
+  const int tile = shape.first(), col = shape.col(tile) + static_cast<int>(rank_in_cluster()) * kPart;
+  for (int step = shape.row(tile) / (kCluster * kTileRows) % kSharers; step < shape.steps; step += kSharers) {
+    if constexpr (kTransposedB) {
+#pragma unroll
+      for (int i = 0; i < kPart; i += kDepth) {
+        prefetch_box(b, step * kDepth, col + i);
+      }
+    } else {
+      prefetch_box(b, col, step * kDepth);
+    }
   }
 }
 
@@ -104,17 +132,19 @@ struct Bringer {
   }
 };
 
-// The warp has done with a stage.
-__device__ void release_stage(uint32_t barrier, int lane) {
-  if (lane < kCluster) {
+// The warp has done with a stage. Of the last ones nobody waits for that, and the other block may be gone; `awaited`:
+// how many come before them.
+__device__ void release_stage(uint32_t barrier, int lane, int& awaited) {
+  if (lane < kCluster && awaited > 0) {
     arrive_at(barrier, lane);
   }
+  --awaited;
 }
 
 // sums = the group's 64 rows of the tile's product.
 template <bool kTransposedB>
 __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kTransposedB>& bringer, const Writer& writer,
-                              int steps) {
+                              int steps, bool first, int& awaited) {
   constexpr uint32_t kStepA = 32, kStepB = kTransposedB ? 16 * 128 : 32;  // bytes, for 16 of the inner dimension
   const int lane = writer.thread % kWarp;
   uint32_t used = 0;  // barrier of the stage before
@@ -131,7 +161,9 @@ __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kTrans
     commit_products();
     wait_products<1>();
     if (step > 0) {
-      release_stage(used, lane);
+      release_stage(used, lane, awaited);
+    }
+    if (step > 0 || !first) {  // what replaces the stage before
       bringer.bring();
     }
     used = stages.empty_now();
@@ -139,69 +171,144 @@ __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kTrans
   }
   wait_products<0>();
   settle(sums);
-  release_stage(used, lane);
+  release_stage(used, lane, awaited);
 }
 
-// Chunk `number` of a group's part of the tile: 64 columns, or 16 rows where the epilogue wants whole rows.
+// Chunk `number` of a group's part of the tile, from row `from`: 64 columns, or 16 rows where the epilogue wants whole
+// rows.
 template <class Epilogue>
-__device__ void finish_chunk(const Results& results, const Epilogue& epilogue,
-                             const typename Epilogue::Constants& constants, const Shape& shape, int tile, int group,
-                             int number, int lane) {
+__device__ Chunk chunk_of(const Results& results, const Shape& shape, int tile, int group, int number, int lane,
+                          int from = 0) {
   constexpr bool kRows = Epilogue::kWholeRows;
-  const Chunk chunk{.row = shape.row(tile) + group * kGroupRows + (kRows ? number * kChunkRows : 0),
-                    .col = shape.col(tile) + (kRows ? 0 : number * kChunkCols),
-                    .lane = lane,
-                    .at = results.at() + number * (kRows ? kChunkRows * 128 : kChunkBytes)};
-  const auto gates = epilogue.fetch_gates(chunk);
+  return {.row = shape.row(tile) + group * kGroupRows + (kRows ? number * kChunkRows : from),
+          .col = shape.col(tile) + (kRows ? 0 : number * kChunkCols),
+          .lane = lane,
+          .at = results.at() + (kRows ? number * kChunkRows * 128 : number * kChunkBytes + from * 128)};
+}
+
+template <class Epilogue>
+__device__ void finish_chunk(const Results& results, const Epilogue& epilogue, const Chunk& chunk, int count,
+                             const typename Epilogue::Gates& gates, const typename Epilogue::Constants& constants) {
   results.wait_full();
   if (chunk.col < epilogue.cols) {
-    epilogue.finish(chunk, chunk.row / kGroupRows, gates, constants);
+    epilogue.finish(chunk, count, gates, constants);
   }
 }
 
-// The last tile has no next one behind which it could be finished: the groups do it themselves. There is at least one.
+// The last tile's gates, fetched by the warps that finish the others: when the groups need them, they are there.
 template <class Epilogue>
-__device__ void multiply_tiles(Stages stages, Results results, Bringer<Epilogue::kTransposedB> bringer,
-                               const Epilogue& epilogue, const Shape& shape, Writer writer) {
+struct LastGates {
+  using Gates = typename Epilogue::Gates;
+  static constexpr bool kAny = !std::is_empty_v<Gates>;
+  static_assert(sizeof(Gates) <= kMostGateBytes);
+
+  Gates* gates;  // shared memory: of each thread that multiplies
+  uint32_t barrier;
+
+  __device__ Gates get(int group, int thread) const {
+    if constexpr (kAny) {
+      wait_barrier(barrier, 0);
+    }
+    return kAny ? gates[group * kGroupThreads + thread] : Gates{};
+  }
+};
+
+// The last tile has no next one behind which it could be finished: the groups do most of it themselves. There is at
+// least one.
+template <class Epilogue>
+__device__ void multiply_tiles(Stages stages, Results results, Biases biases, Bringer<Epilogue::kTransposedB> bringer,
+                               const float2* bias, const LastGates<Epilogue>& last, const Epilogue& epilogue,
+                               const Shape& shape, const Writer& writer) {
   results.slot = writer.group;
   const int lane = writer.thread % kWarp, warp = writer.thread / kWarp;
 #pragma unroll 1
   for (int i = 0; i < kStages; ++i) {
     bringer.bring();
   }
-  int tile = shape.first();
+  int tile = shape.first(), awaited = shape.count() * shape.steps - kStages;
   while (true) {
-    const uint32_t bias = epilogue.fetch_bias(shape.col(tile), writer.thread);
     float sums[128];
-    multiply_tile(sums, stages, bringer, writer, shape.steps);
+    multiply_tile(sums, stages, bringer, writer, shape.steps, tile == shape.first(), awaited);
+    if constexpr (Epilogue::kBias) {
+      biases.wait_full();
+    }
     results.wait_empty();
-    epilogue.write(results.at(), sums, bias, writer);
+    epilogue.write(results.at(), sums, bias + biases.slot * (kTileCols / 2), writer);
     __syncwarp();
     if (lane == 0) {
       arrive(results.full_now());
     }
-    bringer.bring();
     if (shape.last(tile)) {
       break;
     }
     results.parity ^= 1;
-    writer.parity ^= 1;
+    biases.advance();
     tile = shape.next(tile);
   }
-  finish_chunk(results, epilogue, epilogue.constants(), shape, tile, writer.group, warp, lane);
+  arrive_at_cluster();
+  const Chunk chunk = chunk_of<Epilogue>(results, shape, tile, writer.group, warp, lane);
+  finish_chunk(results, epilogue, chunk, kGroupRows - Epilogue::kHelpedRows, last.get(writer.group, writer.thread),
+               epilogue.constants());
 }
 
-// Each warp has its chunk of every slot.
+// Fetches what a tile needs besides the factors: a thread has one of its rows and two of its columns.
 template <class Epilogue>
-__device__ void finish_tiles(Results results, const Epilogue& epilogue, const Shape& shape, int warp, int lane) {
+__device__ void prepare_tile(Biases& biases, float2* bias, const Epilogue& epilogue, const Shape& shape, int tile,
+                             int thread) {
+  if (tile >= shape.tiles) {
+    return;
+  }
+  epilogue.prefetch_gates(shape.row(tile) + thread, shape.col(tile));
+  if constexpr (Epilogue::kBias) {
+    bias[biases.slot * (kTileCols / 2) + thread] = epilogue.fetch_biases(shape.col(tile) + 2 * thread);
+    __syncwarp();
+    if (thread % kWarp == 0) {
+      arrive(biases.full_now());
+    }
+    biases.advance();
+  }
+}
+
+// Each warp has its chunk of every slot. A tile is prepared when the one two before it is finished.
+template <class Epilogue>
+__device__ void finish_tiles(Results results, Biases biases, float2* bias, const LastGates<Epilogue>& last,
+                             const Epilogue& epilogue, const Shape& shape, int thread) {
+  static_assert(kTileRows == kGroupThreads && kTileCols == 2 * kGroupThreads);
+  const int warp = thread / kWarp, lane = thread % kWarp;
+  int tile = shape.first();
+  prepare_tile(biases, bias, epilogue, shape, tile, thread);
+  prepare_tile(biases, bias, epilogue, shape, shape.next(tile), thread);
   const auto constants = epilogue.constants();
-  for (int tile = shape.first(); !shape.last(tile); tile = shape.next(tile)) {
+  for (; !shape.last(tile); tile = shape.next(tile)) {
     for (int group = 0; group < kGroups; ++group) {
-      finish_chunk(results, epilogue, constants, shape, tile, group, warp, lane);
+      const Chunk chunk = chunk_of<Epilogue>(results, shape, tile, group, warp, lane);
+      finish_chunk(results, epilogue, chunk, kGroupRows, epilogue.fetch_gates(chunk), constants);
       __syncwarp();
       if (lane == 0) {
         arrive(results.empty_now());
       }
+      results.advance();
+    }
+    prepare_tile(biases, bias, epilogue, shape, shape.next(shape.next(tile)), thread);  // both groups have the biases
+  }
+  arrive_at_cluster();
+  if constexpr (LastGates<Epilogue>::kAny) {
+#pragma unroll 1
+    for (int group = 0; group < kGroups; ++group) {
+      const Chunk chunk = chunk_of<Epilogue>(results, shape, tile, group, warp, lane);
+      last.gates[group * kGroupThreads + thread] = epilogue.fetch_gates(chunk);
+    }
+    __syncwarp();
+    if (lane == 0) {
+      arrive(last.barrier);
+    }
+  }
+  if constexpr (Epilogue::kHelpedRows > 0) {
+    constexpr int kFrom = kGroupRows - Epilogue::kHelpedRows;
+#pragma unroll 1
+    for (int group = 0; group < kGroups; ++group) {
+      const Chunk chunk = chunk_of<Epilogue>(results, shape, tile, group, warp, lane, kFrom);
+      finish_chunk(results, epilogue, chunk, Epilogue::kHelpedRows, epilogue.fetch_gates(chunk), constants);
       results.advance();
     }
   }
@@ -214,7 +321,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     fused_product_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                          const Epilogue epilogue, const Shape shape) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  __shared__ uint64_t barriers[2 * (kStages + kGroups)];
+  __shared__ uint64_t barriers[2 * (kStages + kGroups + kBiasSlots) + 1];
   extern __shared__ uint8_t shared[];
   uint8_t* const tiles = shared + (kPatternBytes - shared_of(shared) % kPatternBytes) % kPatternBytes;
   uint8_t* const slots = tiles + kStages * kStageBytes;
@@ -222,30 +329,42 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Stages stages{.slots = shared_of(tiles), .full = first, .empty = first + kStages * 8};
   const Results results{
       .slots = shared_of(slots), .full = first + 2 * kStages * 8, .empty = first + (2 * kStages + kGroups) * 8};
+  constexpr int kBiasBarrier = 2 * (kStages + kGroups), kGatesBarrier = kBiasBarrier + 2 * kBiasSlots;
+  const Biases biases{.slots = shared_of(tiles + kBiasFrom),
+                      .full = first + kBiasBarrier * 8,
+                      .empty = first + (kBiasBarrier + kBiasSlots) * 8};
+  float2* const bias = reinterpret_cast<float2*>(tiles + kBiasFrom);
+  const LastGates<Epilogue> last{.gates = reinterpret_cast<typename Epilogue::Gates*>(tiles + kGatesFrom),
+                                 .barrier = first + kGatesBarrier * 8};
   const int warp = __shfl_sync(0xFFFFFFFF, threadIdx.x / kWarp, 0), group = warp / kGroupWarps;
   if (threadIdx.x == 0) {
     stages.init_barriers(1, kCluster * kGroups * kGroupWarps);
     results.init_barriers(kGroupWarps, kGroupWarps);
+    biases.init_barriers(kGroupWarps, 1);
+    init_barrier(last.barrier, kGroupWarps);
     publish_barriers();
     prefetch_map(a);
-    prefetch_map(b);
   }
-  sync_cluster();
-  await_previous();
-  const int thread = static_cast<int>(threadIdx.x) % kGroupThreads, lane = thread % kWarp;
+  if (warp == kGroups * kGroupWarps) {
+    prefetch_second<Epilogue::kTransposedB>(b, shape);
+  }
+  __syncwarp();
+  arrive_at_cluster();
+  wait_for_cluster();
+  const int thread = static_cast<int>(threadIdx.x) % kGroupThreads;
   if (group < kGroups) {
     raise_registers<184>();
-    float2* const scaled = reinterpret_cast<float2*>(slots + kGroups * kSlotBytes + group * kScaledBytes);
     // The second group is a step behind the first, so that it seldom waits for it before it brings.
     const Bringer<Epilogue::kTransposedB> bringer{
         .a = a, .b = b, .shape = shape, .on = warp == kGroupWarps, .stages = stages, .tile = shape.first()};
-    multiply_tiles(stages, results, bringer, epilogue, shape,
-                   {.group = group, .thread = thread, .parity = 0, .scaled = scaled});
+    await_previous();
+    multiply_tiles(stages, results, biases, bringer, bias, last, epilogue, shape, {.group = group, .thread = thread});
   } else {
     lower_registers<136>();
-    finish_tiles(results, epilogue, shape, warp % kGroupWarps, lane);
+    await_previous();
+    finish_tiles(results, biases, bias, last, epilogue, shape, thread);
   }
-  sync_cluster();  // no block goes while another may still write to its shared memory
+  wait_for_cluster();  // no block goes while another may still write to its shared memory
 #endif
 }
 

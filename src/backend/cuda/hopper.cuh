@@ -135,6 +135,9 @@ __device__ inline uint32_t rank_in_cluster() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
+// All threads of the cluster's blocks, in two halves. Orders nothing but publish_barriers.
+__device__ inline void arrive_at_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ inline void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 // All threads of the cluster's blocks.
 __device__ inline void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
