@@ -163,5 +163,83 @@ TEST_F(CudaResidualNorm, TheSumMayBeWrittenOverTheResidual) {
   }
 }
 
+struct EndCase {
+  int64_t rows, cols, in;
+  bool bias = true;
+  float rate = 0.3F;
+  int64_t margin = 0;
+  bool over = false;  // the sum is written over the residual
+};
+
+// The kernel of our own takes many rows, so that all multiprocessors have tiles: one round of them, whole and with rows
+// missing, two and three rounds, both widths. And what it does not take: few rows, other widths and margins, inner
+// dimensions that are not whole steps, a rate of one half or one.
+std::vector<EndCase> end_cases() {
+  std::vector<EndCase> all;
+  for (const int64_t rows : {8321, 8447, 8448, 16800, 25024}) {
+    all.push_back({.rows = rows, .cols = 512, .in = 128});
+  }
+  for (const float rate : {0.0F, 0.1F, 0.3F}) {
+    all.push_back({.rows = 8400, .cols = 512, .in = 512, .bias = false, .rate = rate, .margin = 8});
+    all.push_back({.rows = 8400, .cols = 512, .in = 2048, .rate = rate, .over = true});
+    all.push_back({.rows = 3830, .cols = 1024, .in = 1024, .rate = rate, .margin = 16});
+  }
+  all.push_back({.rows = 3840, .cols = 1024, .in = 64, .bias = false, .over = true});
+  all.push_back({.rows = 7700, .cols = 1024, .in = 192});
+  for (const int64_t rows : {0, 1, 100, 4032, 8449}) {
+    all.push_back({.rows = rows, .cols = 512, .in = 64});
+  }
+  for (const float rate : {0.5F, 1.0F}) {
+    all.push_back({.rows = 8448, .cols = 512, .in = 64, .rate = rate});
+  }
+  all.push_back({.rows = 8448, .cols = 512, .in = 72});
+  all.push_back({.rows = 8448, .cols = 512, .in = 64, .margin = 3});
+  all.push_back({.rows = 8448, .cols = 256, .in = 64});
+  all.push_back({.rows = 800, .cols = 500, .in = 65});
+  return all;
+}
+
+// The sum, which is that of the other twin, and what is normed, which is what residual_norm makes of this very sum: a
+// sum that is rounded the other way may move a normed value near 0 by any number of its own steps.
+Results end(Lab& lab, const EndCase& c, Results& own) {
+  const Room residual = lab.random(c.rows, c.cols, 1, 2, c.margin), normed = lab.poisoned(c.rows, c.cols, c.margin),
+             sum = c.over ? residual : lab.poisoned(c.rows, c.cols, c.margin),
+             statistics = lab.poisoned<float>(c.rows, 2);
+  const Room gamma = lab.random<float>(1, c.cols, 5), beta = lab.random<float>(1, c.cols, 6);
+  lab.backend().linear_residual_norm({.sum = sum,
+                                      .normed = normed,
+                                      .statistics = statistics,
+                                      .branch = lab.poisoned(c.rows, c.cols),
+                                      .x = lab.random(c.rows, c.in, 3, 1, c.margin),
+                                      .w = lab.random(c.cols, c.in, 4, 0.1 / std::sqrt(static_cast<double>(c.in))),
+                                      .bias = c.bias ? lab.random(1, c.cols, 7, 0.1).inner : View{},
+                                      .residual = residual,
+                                      .gamma = gamma,
+                                      .beta = beta,
+                                      .dropout = {c.rate, 12, Side::target, lab.put_struct(kState)}});
+  const Room normed_again = lab.poisoned(c.rows, c.cols, c.margin), statistics_again = lab.poisoned<float>(c.rows, 2);
+  lab.backend().residual_norm({}, normed_again, statistics_again, sum, {}, gamma, beta, {});
+  Results again, results;
+  lab.append(own, normed);
+  lab.append(own, statistics);
+  lab.append(again, normed_again);
+  lab.append(again, statistics_again);
+  EXPECT_TRUE(c.rows == 0 || testing::all_close(own, again, 1e-4, 1.0 / 128));
+  lab.append(results, sum);
+  return results;
+}
+
+TEST_F(CudaResidualNorm, WithTheProductBefore) {
+  for (const EndCase& c : end_cases()) {
+    const std::string what = fmt::format("rows {} cols {} in {} bias {} rate {} margin {} over {}", c.rows, c.cols,
+                                         c.in, c.bias, c.rate, c.margin, c.over);
+    std::deque<Results> normed;
+    expect_twins([&](Lab& lab) { return end(lab, c, normed.emplace_back()); }, {.absolute = 2e-3}, what);
+    EXPECT_TRUE(normed[0].size() == normed[1].size() &&
+                std::memcmp(normed[0].data(), normed[1].data(), normed[0].size() * sizeof(double)) == 0)
+        << what << ": other bits the second time";
+  }
+}
+
 }  // namespace
 }  // namespace tandem

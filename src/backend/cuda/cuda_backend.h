@@ -60,6 +60,7 @@ class CudaBackend final : public Backend {
 
   void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
                      const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override;
+  void linear_residual_norm(const LinearResidualNorm& end) override;
   void residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
                               const View& dnormed, const View& dsum, const View& sum, const View& statistics,
                               const View& gamma, const Dropout& dropout) override;

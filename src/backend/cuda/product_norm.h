@@ -1,0 +1,16 @@
+// A sublayer's last product on Hopper with what comes behind it: dropout, the residual connection and the norm. The
+// product itself never goes to memory.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "backend/backend.h"
+
+namespace tandem::cuda {
+
+// Whether it is computed here: on this GPU, with these sizes and addresses, and in less time than one after the other.
+bool product_norm_possible(const LinearResidualNorm& p, int processors);
+
+void product_norm(const LinearResidualNorm& p, int processors, cudaStream_t stream);
+
+}  // namespace tandem::cuda
