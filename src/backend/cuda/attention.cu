@@ -23,29 +23,10 @@ struct ForwardArguments {
   int64_t log_sums_stride;
 };
 
-// ---- tiles in shared memory: 32 rows of kWidth columns in pieces of 16 bytes. There is no gap between rows: where a
-// row crosses a multiple of 128 bytes, copying it reads a sector twice (with rows 144 bytes apart, half as much again
-// came from the L2 cache). Pieces of a row change places instead, so that the same one of eight rows lies in different
-// banks.
-
-template <int kWidth>
-constexpr int kRowBytes = kWidth* static_cast<int>(sizeof(Bf16));
 template <int kWidth>
 constexpr int kTileBytes = kTile* kRowBytes<kWidth>;
 
-// What is XORed to the bytes of a row's pieces: flipped(a + b) = flipped(a) ^ flipped(b) where a and b have no bit in
-// common.
-template <int kWidth>
-__device__ constexpr int flipped(int row) {
-  constexpr int kPieces = kWidth / 8;
-  return (kPieces >= 8 ? row % 8 : row / (8 / kPieces) % kPieces) * 16;
-}
-template <int kWidth>
-__device__ constexpr int place(int row, int piece) {
-  return row * kRowBytes<kWidth> + (piece * 16 ^ flipped<kWidth>(row));
-}
-
-// What a block has there: two tiles and two steps of keys in turn, and the slots of the next tiles.
+// What a block has in shared memory: two tiles and two steps of keys in turn, and the slots of the next tiles.
 template <int kWidth>
 struct Shared {
   alignas(128) uint8_t q[2][kTileBytes<kWidth>];
@@ -53,38 +34,6 @@ struct Shared {
   Slot slots[2];
 };
 static_assert(kTile == kKeyStep);
-
-// Kept in a register, not worked out again.
-__device__ inline void keep(uint32_t& value) { asm volatile("" : "+r"(value)); }
-__device__ inline void keep(const Bf16*& value) { asm volatile("" : "+l"(value)); }
-
-// Which rows and which eight columns of a tile this thread copies: every kStep-th row, one piece of each.
-template <int kWidth>
-struct OwnPiece {
-  static constexpr int kPieces = kWidth / 8, kStep = kThreads / kPieces;
-  int row = static_cast<int>(threadIdx.x) / kPieces, piece = static_cast<int>(threadIdx.x) % kPieces;
-};
-
-// Copies this thread's part of a tile. `to` and `from` are its piece of its first row; the first `left` rows from there
-// are present, and `columns` columns; the rest is zeros. kKeys: in the keys' order.
-template <int kWidth, bool kKeys, bool kVectors>
-__device__ void copy_rows(uint32_t to, const Bf16* from, int stride, int left, int columns) {
-  const auto step = static_cast<uint32_t>(stride * sizeof(Bf16));
-#pragma unroll
-  for (int i = 0; i < kTile; i += OwnPiece<kWidth>::kStep) {
-    const int row = kKeys ? permuted(i) : i;
-    const uint32_t target = (to ^ flipped<kWidth>(row)) + row * kRowBytes<kWidth>;
-    const auto* source = reinterpret_cast<const Bf16*>(reinterpret_cast<const char*>(from) + uint64_t{step} * i);
-    if constexpr (kVectors) {
-      copy_async(target, source, i < left && columns > 0, true);
-    } else {
-      auto* there = static_cast<Bf16*>(__cvta_shared_to_generic(target));
-      for (int e = 0; e < 8; ++e) {
-        there[e] = i < left && e < columns ? source[e] : __float2bfloat16_rn(0.0F);
-      }
-    }
-  }
-}
 
 // ---- arithmetic
 
@@ -148,19 +97,9 @@ __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], in
 template <int kWidth, bool kDropout>
 __device__ void attend(Queries<kWidth>& queries, uint32_t q, uint32_t k, uint32_t v, int first, int head,
                        float scale_log2, const DropoutMask& mask) {
-  constexpr uint32_t kHalf = 16 * kRowBytes<kWidth>;
   const int key = first + threadIdx.x % 4 * 8;
   float weights[4][4] = {};
-#pragma unroll
-  for (uint32_t i = 0; i < kRowBytes<kWidth>; i += 32) {
-    const Fragment left = load_fragment(q ^ i);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const Fragment right = load_fragment((k ^ i) + kHalf * half);
-      multiply(weights[2 * half], left, right.r[0], right.r[1]);
-      multiply(weights[2 * half + 1], left, right.r[2], right.r[3]);
-    }
-  }
+  multiply_by_keys<kWidth>(weights, q, k);
   exponentiate(queries, weights, key, first == 0, scale_log2);
   uint32_t pairs[2][4];  // of rows g and g + 8
 #pragma unroll
@@ -180,12 +119,7 @@ __device__ void attend(Queries<kWidth>& queries, uint32_t q, uint32_t k, uint32_
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const Fragment left = {{pairs[0][2 * half], pairs[1][2 * half], pairs[0][2 * half + 1], pairs[1][2 * half + 1]}};
-#pragma unroll
-    for (int n = 0; n < kWidth / 16; ++n) {
-      const Fragment right = load_fragment_transposed((v ^ 32 * n) + kHalf * half);
-      multiply(queries.sums[2 * n], left, right.r[0], right.r[1]);
-      multiply(queries.sums[2 * n + 1], left, right.r[2], right.r[3]);
-    }
+    multiply_by_rows<kWidth>(queries.sums, left, v, 16 * half * kRowBytes<kWidth>);
   }
 }
 
@@ -206,11 +140,10 @@ struct Tile {
   __device__ int visible(int query, bool causal) const { return causal ? min(keys, first + query + 1) : keys; }
 };
 
-// Writes a warp's rows of out and log_sums, by way of the memory of its queries: `slab`, this lane's address in their
-// fragment being `q`.
+// Writes a warp's rows of out and log_sums, by way of the memory of its queries: `slab`.
 template <bool kVectors, int kWidth>
-__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, const uint8_t* slab, uint32_t q,
-                       const Tile& tile, int head, float kept) {
+__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, const uint8_t* slab, const Tile& tile,
+                       int head, float kept) {
   const auto first = static_cast<int>(threadIdx.x / kWarp * 16), lane = static_cast<int>(threadIdx.x % kWarp);
   const float totals[2] = {sum_of_quad(queries.total[0]), sum_of_quad(queries.total[1])};  // 1 or more
   if (a.log_sums != nullptr && lane % 4 == 0) {
@@ -221,38 +154,9 @@ __device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries
       }
     }
   }
-  const float factors[2] = {kept * reciprocal_fast(totals[0]), kept * reciprocal_fast(totals[1])};
-  __syncwarp();
-#pragma unroll
-  for (int n = 0; n < kWidth / 16; ++n) {
-    const auto& x = queries.sums[2 * n];
-    const auto& y = queries.sums[2 * n + 1];
-    store_fragment(q ^ 32 * n,
-                   {{pack(x[0] * factors[0], x[1] * factors[0]), pack(x[2] * factors[1], x[3] * factors[1]),
-                     pack(y[0] * factors[0], y[1] * factors[0]), pack(y[2] * factors[1], y[3] * factors[1])}});
-  }
-  __syncwarp();
-  constexpr int kPieces = kWidth / 8;
-  constexpr int kStep = kWarp / kPieces;  // rows at a time
-  const int own = lane / kPieces, at = lane % kPieces * 8;
-  const int left = at < a.shape.width ? tile.count - first - own : 0;
-  const auto step = static_cast<uint32_t>(a.out.stride * sizeof(Bf16));
-  Bf16* const target = a.out.at(tile.row + first + own, head * a.shape.width + at);
-#pragma unroll
-  for (int i = 0; i < 16; i += kStep) {
-    if (i < left) {
-      const auto* from = reinterpret_cast<const Bf16*>(slab + (place<kWidth>(own, at / 8) ^ flipped<kWidth>(i)) +
-                                                       i * kRowBytes<kWidth>);
-      auto* const to = reinterpret_cast<Bf16*>(reinterpret_cast<char*>(target) + uint64_t{step} * i);
-      if constexpr (kVectors) {
-        *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
-      } else {
-        for (int e = 0; e < min(8, a.shape.width - at); ++e) {
-          to[e] = from[e];
-        }
-      }
-    }
-  }
+  const float2 factors = {kept * reciprocal_fast(totals[0]), kept * reciprocal_fast(totals[1])};
+  store_rows<kWidth, false, kVectors>(a.out, tile.row, head * a.shape.width, first, tile.count, slab, queries.sums,
+                                      factors, a.shape.width);
 }
 
 // Blocks: (heads, any number that share the slots in turns).
@@ -284,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(co
                  true);
     }
   };
-  const OwnPiece<kWidth> own;
+  const OwnPiece<kWidth, kThreads> own(threadIdx.x);
   const int columns = a.shape.width - own.piece * 8;
   const Bf16* q_from = a.q.at(own.row, column + own.piece * 8);
   const Bf16* k_from = a.k.at(own.row, column + own.piece * 8);
@@ -299,15 +203,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(co
   constexpr uint32_t kSize = kTileBytes<kWidth>;
   const auto load_keys = [&](int stage, const Tile& tile, int begin) {
     const int row = tile.first_key + begin, left = tile.seen - begin - own.row;
-    copy_rows<kWidth, true, kVectors>(k_to + stage * kSize, k_from + int64_t{row} * a.k.stride, a.k.stride, left,
-                                      columns);
-    copy_rows<kWidth, true, kVectors>(k_to + (2 + stage) * kSize, v_from + int64_t{row} * a.v.stride, a.v.stride, left,
-                                      columns);
+    copy_rows<kWidth, true, kVectors, kTile, own.kStep>(k_to + stage * kSize, k_from + int64_t{row} * a.k.stride,
+                                                        a.k.stride, left, columns);
+    copy_rows<kWidth, true, kVectors, kTile, own.kStep>(k_to + (2 + stage) * kSize, v_from + int64_t{row} * a.v.stride,
+                                                        a.v.stride, left, columns);
   };
   const auto load_first = [&](int q_stage, int stage, const Tile& tile) {
     if (tile.seen > 0) {
-      copy_rows<kWidth, false, kVectors>(q_to + q_stage * kSize, q_from + int64_t{tile.row} * a.q.stride, a.q.stride,
-                                         tile.count - own.row, columns);
+      copy_rows<kWidth, false, kVectors, kTile, own.kStep>(
+          q_to + q_stage * kSize, q_from + int64_t{tile.row} * a.q.stride, a.q.stride, tile.count - own.row, columns);
       load_keys(stage, tile, 0);
     }
   };
@@ -321,8 +225,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(co
   load_first(0, 0, tile);
   commit_copies();
   const int own_query = warp * 16, query = own_query + lane / 4;  // the warp's first, the lane's first
-  uint32_t rows_at = shared_of(shared.q) + place<kWidth>(lane % 16, lane / 16);
-  uint32_t keys_at = shared_of(shared.k) + place<kWidth>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  uint32_t rows_at = shared_of(shared.q) + rows_of_lane<kWidth>();
+  uint32_t keys_at = shared_of(shared.k) + keys_of_lane<kWidth>();
   keep(rows_at);
   keep(keys_at);
   int stage = 0;
@@ -360,7 +264,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(co
         a.log_sums[head * a.log_sums_stride + tile.row + lane] = 0;
       }
     } else if (own_query < tile.count) {
-      finish<kVectors>(a, queries, shared.q[q_stage] + own_query * kRowBytes<kWidth>, q, tile, head,
+      finish<kVectors>(a, queries, shared.q[q_stage] + own_query * kRowBytes<kWidth>, tile, head,
                        kDropout ? mask.scale() : 1.0F);
     }
     tile = next;

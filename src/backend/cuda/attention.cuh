@@ -64,10 +64,29 @@ void for_width(const AttentionArguments& a, std::initializer_list<View> matrices
   }
 }
 
-// ---- tiles in shared memory: rows of kWidth columns, kPitch apart so that eight rows lie in different banks
+// ---- tiles in shared memory: rows of kWidth columns in pieces of 16 bytes, from a multiple of 128 bytes on. There is
+// no gap between rows: where a row crosses a multiple of 128 bytes, copying it reads a sector twice (with rows 144
+// bytes apart, half as much again came from the L2 cache). Pieces of a row change places instead, so that the same one
+// of eight rows lies in different banks.
 
 template <int kWidth>
-constexpr int kPitch = kWidth + 8;
+constexpr int kRowBytes = kWidth* static_cast<int>(sizeof(Bf16));
+
+// What is XORed to the bytes of a row's pieces: flipped(a + b) = flipped(a) ^ flipped(b) where a and b have no bit in
+// common; 0 in every 16th row.
+template <int kWidth>
+__device__ constexpr int flipped(int row) {
+  constexpr int kPieces = kWidth / 8;
+  return (kPieces >= 8 ? row % 8 : row / (8 / kPieces) % kPieces) * 16;
+}
+template <int kWidth>
+__device__ constexpr int place(int row, int piece) {
+  return row * kRowBytes<kWidth> + (piece * 16 ^ flipped<kWidth>(row));
+}
+
+// Kept in a register, not worked out again.
+__device__ inline void keep(uint32_t& value) { asm volatile("" : "+r"(value)); }
+__device__ inline void keep(const Bf16*& value) { asm volatile("" : "+l"(value)); }
 
 // Where `where` holds, without a branch around it: 16 bytes to an address in shared memory, zeros where !present; done
 // after a wait.
@@ -88,35 +107,35 @@ __device__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-constexpr int kAllRows = INT32_MAX;
+// Which rows and which eight columns of a tile one of kTeam threads copies: every kStep-th row, one piece of each.
+template <int kWidth, int kTeam>
+struct OwnPiece {
+  static constexpr int kPieces = kWidth / 8, kStep = kTeam / kPieces;
+  int row, piece;
 
-// Rows [0, filled) of a tile of kRows rows from a head's columns of a matrix, (row, column) being the tile's first
-// element; zeros from row `count` and from column `width` on. By kTeam threads. kKeys: in the keys' order. Addresses
-// are worked out once, not for each copy: that would be a fifth of the instructions of a short sentence.
-template <int kWidth, bool kKeys, bool kVectors, int kTeam, int kRows>
-__device__ void load_tile(Bf16* tile, const Matrix& from, int row, int column, int count, int filled, int width,
-                          unsigned thread) {
-  constexpr unsigned kChunks = kWidth / 8;
-  constexpr int kStep = kTeam / kChunks;  // rows at a time
-  const int own = static_cast<int>(thread / kChunks), first = static_cast<int>(thread % kChunks * 8);
-  const int left = first < width ? count - own : 0, end = filled - own;
-  Bf16* to = tile + (kKeys ? permuted(own) : own) * kPitch<kWidth> + first;
-  const Bf16* source = from.at(row + own, column + first);
-  if constexpr (kVectors) {
-    const auto step = static_cast<uint32_t>(from.stride * sizeof(Bf16));
-    uint32_t address = shared_of(to);
-    asm volatile("" : "+r"(address), "+l"(source));
+  __device__ explicit OwnPiece(unsigned thread)
+      : row(static_cast<int>(thread) / kPieces), piece(static_cast<int>(thread) % kPieces) {}
+};
+
+// Copies every kStep-th row of a tile of kRows rows, a piece of each. `further` bytes from `to`, and `from`, are the
+// piece of the first of them; the first `left` rows from there are present, and `columns` columns; the rest is zeros,
+// and rows from `end` on are not written. kKeys: in the keys' order.
+template <int kWidth, bool kKeys, bool kVectors, int kRows, int kStep>
+__device__ void copy_rows(uint32_t to, const Bf16* from, int stride, int left, int columns, int end = kRows,
+                          uint32_t further = 0) {
+  const auto step = static_cast<uint32_t>(stride * sizeof(Bf16));
+  const int present = columns > 0 ? left : 0;
 #pragma unroll
-    for (int i = 0; i < kRows; i += kStep) {
-      copy_async(address + (kKeys ? permuted(i) : i) * kPitch<kWidth> * sizeof(Bf16),
-                 reinterpret_cast<const char*>(source) + uint64_t{step} * i, i < left, i < end);
-    }
-  } else {
-#pragma unroll 1
-    for (int i = 0; i < min(end, kRows); i += kStep) {
+  for (int i = 0; i < kRows; i += kStep) {
+    const int row = kKeys ? permuted(i) : i;
+    const uint32_t target = (to ^ flipped<kWidth>(row)) + row * kRowBytes<kWidth> + further;
+    const auto* source = reinterpret_cast<const Bf16*>(reinterpret_cast<const char*>(from) + uint64_t{step} * i);
+    if constexpr (kVectors) {
+      copy_async(target, source, i < present, i < end);
+    } else if (i < end) {
+      auto* there = static_cast<Bf16*>(__cvta_shared_to_generic(target));
       for (int e = 0; e < 8; ++e) {
-        to[(kKeys ? permuted(i) : i) * kPitch<kWidth> + e] =
-            i < left && first + e < width ? source[int64_t{i} * from.stride + e] : __float2bfloat16_rn(0.0F);
+        there[e] = i < present && e < columns ? source[e] : __float2bfloat16_rn(0.0F);
       }
     }
   }
@@ -124,32 +143,42 @@ __device__ void load_tile(Bf16* tile, const Matrix& from, int row, int column, i
 
 // ---- products
 
-// scores [16, 32] += rows [16, kWidth] columns', for 32 rows of a tile of keys or values.
+// Where this lane's piece lies in 16 rows of a tile: as a left factor or, to be transposed, as a right one; and as a
+// right factor of scores.
 template <int kWidth>
-__device__ void multiply_by_keys(float (&scores)[4][4], const Bf16* rows, const Bf16* columns) {
+__device__ uint32_t rows_of_lane() {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
-  const Bf16* a = rows + (lane % 16) * kPitch<kWidth> + lane / 16 * 8;
-  const Bf16* b = columns + (lane % 8 + lane / 16 * 8) * kPitch<kWidth> + lane / 8 % 2 * 8;
+  return place<kWidth>(lane % 16, lane / 16);
+}
+template <int kWidth>
+__device__ uint32_t keys_of_lane() {
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  return place<kWidth>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+}
+
+// scores [16, 32] += rows [16, kWidth] columns', for 32 rows of a tile of keys or values; both factors are this lane's
+// pieces, `further` bytes from the addresses given.
+template <int kWidth>
+__device__ void multiply_by_keys(float (&scores)[4][4], uint32_t rows, uint32_t columns, uint32_t further = 0) {
 #pragma unroll
-  for (int k = 0; k < kWidth; k += 16) {
-    const Fragment left = load_fragment(a + k);
+  for (uint32_t i = 0; i < kRowBytes<kWidth>; i += 32) {
+    const Fragment left = load_fragment((rows ^ i) + further);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const Fragment right = load_fragment(b + 16 * half * kPitch<kWidth> + k);
+      const Fragment right = load_fragment((columns ^ i) + 16 * half * kRowBytes<kWidth> + further);
       multiply(scores[2 * half], left, right.r[0], right.r[1]);
       multiply(scores[2 * half + 1], left, right.r[2], right.r[3]);
     }
   }
 }
 
-// sums [16, kWidth] += left [16, 16] right, for 16 rows of a tile.
+// sums [16, kWidth] += left [16, 16] right, for 16 rows of a tile: this lane's piece, `further` bytes from `right`.
 template <int kWidth>
-__device__ void multiply_by_rows(float (&sums)[kWidth / 8][4], const Fragment& left, const Bf16* right) {
-  const auto lane = static_cast<int>(threadIdx.x % kWarp);
-  const Bf16* b = right + (lane % 16) * kPitch<kWidth> + lane / 16 * 8;
+__device__ void multiply_by_rows(float (&sums)[kWidth / 8][4], const Fragment& left, uint32_t right,
+                                 uint32_t further = 0) {
 #pragma unroll
   for (int n = 0; n < kWidth / 16; ++n) {
-    const Fragment f = load_fragment_transposed(b + 16 * n);
+    const Fragment f = load_fragment_transposed((right ^ 32 * n) + further);
     multiply(sums[2 * n], left, f.r[0], f.r[1]);
     multiply(sums[2 * n + 1], left, f.r[2], f.r[3]);
   }
@@ -166,40 +195,41 @@ __device__ inline float most_of_quad(float x) {
 
 // ---- results
 
-// A warp's sums [16, kWidth], rows g times factors[0] and rows g + 8 times factors[1], go by way of `slab` (16 rows of
-// shared memory of this warp's own) to the head's columns of a matrix, (row, column) being the tile's first element.
-// They are the tile's rows first .. first + 15; those of keys or queries from `count` on are not written.
+// A warp's sums [16, kWidth], rows g times factors.x and rows g + 8 times factors.y, go by way of `slab` (16 rows of a
+// tile that are this warp's own) to the head's columns of a matrix, (row, column) being the tile's first element. They
+// are the tile's rows first .. first + 15; those of keys or queries from `count` on are not written.
 template <int kWidth, bool kKeys, bool kVectors>
-__device__ void store_rows(const Matrix& to, int row, int column, int first, int count, Bf16* slab,
+__device__ void store_rows(const Matrix& to, int row, int column, int first, int count, const uint8_t* slab,
                            const float (&sums)[kWidth / 8][4], float2 factors, int width) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const uint32_t mine = shared_of(slab) + rows_of_lane<kWidth>();
   __syncwarp();
-  Bf16* mine = slab + lane / 4 * kPitch<kWidth> + lane % 4 * 2;
 #pragma unroll
-  for (int n = 0; n < kWidth / 8; ++n) {
-    *reinterpret_cast<uint32_t*>(mine + 8 * n) = pack(sums[n][0] * factors.x, sums[n][1] * factors.x);
-    *reinterpret_cast<uint32_t*>(mine + 8 * kPitch<kWidth> + 8 * n) =
-        pack(sums[n][2] * factors.y, sums[n][3] * factors.y);
+  for (int n = 0; n < kWidth / 16; ++n) {
+    const auto& x = sums[2 * n];
+    const auto& y = sums[2 * n + 1];
+    store_fragment(mine ^ 32 * n,
+                   {{pack(x[0] * factors.x, x[1] * factors.x), pack(x[2] * factors.y, x[3] * factors.y),
+                     pack(y[0] * factors.x, y[1] * factors.x), pack(y[2] * factors.y, y[3] * factors.y)}});
   }
   __syncwarp();
-  constexpr int kChunks = kWidth / 8;
-  constexpr int kStep = kWarp / kChunks;  // rows at a time
-  const int own = lane / kChunks, at = lane % kChunks * 8;
-  const auto step = static_cast<uint32_t>(to.stride * sizeof(Bf16));
-  const int position = kKeys ? permuted(first + own) : first + own;
+  const OwnPiece<kWidth, kWarp> own(lane);
+  const int at = own.piece * 8, position = kKeys ? permuted(first + own.row) : first + own.row;
   const int left = at < width ? count - position : 0;
-  const Bf16* source = slab + own * kPitch<kWidth> + at;
-  Bf16* target = to.at(row + position, column + at);
+  const auto step = static_cast<uint32_t>(to.stride * sizeof(Bf16));
+  Bf16* const target = to.at(row + position, column + at);
 #pragma unroll
-  for (int i = 0; i < 16; i += kStep, source += kStep * kPitch<kWidth>) {
+  for (int i = 0; i < 16; i += own.kStep) {
     const int further = kKeys ? permuted(i) : i;
     if (further < left) {
-      Bf16* const there = reinterpret_cast<Bf16*>(reinterpret_cast<char*>(target) + uint64_t{step} * further);
+      const auto* from = reinterpret_cast<const Bf16*>(slab + (place<kWidth>(own.row, own.piece) ^ flipped<kWidth>(i)) +
+                                                       i * kRowBytes<kWidth>);
+      auto* const there = reinterpret_cast<Bf16*>(reinterpret_cast<char*>(target) + uint64_t{step} * further);
       if constexpr (kVectors) {
-        *reinterpret_cast<uint4*>(there) = *reinterpret_cast<const uint4*>(source);
+        *reinterpret_cast<uint4*>(there) = *reinterpret_cast<const uint4*>(from);
       } else {
         for (int e = 0; e < min(8, width - at); ++e) {
-          there[e] = source[e];
+          there[e] = from[e];
         }
       }
     }

@@ -32,8 +32,8 @@ __device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, con
   __syncthreads();
 
   const int column = pair.head * a.shape.width;
-  Bf16* slab = shared.v + (pair.base + own) * kPitch<kWidth>;  // the values are used up
-  const auto write_keys = [&](const Matrix& gradient, const Bf16* weights, const Bf16* rows) {
+  const uint8_t* slab = shared.v + (pair.base + own) * kRowBytes<kWidth>;  // the values are used up
+  const auto write_keys = [&](const Matrix& gradient, const Bf16* weights, const uint8_t* rows) {
     float sums[kWidth / 8][4] = {};
     add_key_gradient<kWidth>(sums, weights, rows, own, pair);
     store_rows<kWidth, true, kVectors>(gradient, s.first_key, column, own, pair.keys, slab, sums, {1, 1},
@@ -46,7 +46,7 @@ __device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, con
   if (own < pair.queries) {
     float sums[kWidth / 8][4] = {};
     multiply_weights<kWidth>(sums, shared.dscores + (pair.base + own) * kWeightPitch,
-                             shared.k + pair.base * kPitch<kWidth>, 0, round_up(pair.visible(own + 16), kKeyStep));
+                             shared.k + pair.base * kRowBytes<kWidth>, 0, round_up(pair.visible(own + 16), kKeyStep));
     store_rows<kWidth, false, kVectors>(a.dq, pair.first_row, column, own, pair.queries, slab, sums, {1, 1},
                                         a.shape.width);
   }
@@ -82,7 +82,7 @@ __device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a,
   __syncthreads();
   if (own < pair.queries) {
     store_rows<kWidth, false, kVectors>(a.dq, pair.first_row, pair.head * a.shape.width, own, pair.queries,
-                                        shared.v + own * kPitch<kWidth>, sums, {1, 1}, a.shape.width);
+                                        shared.v + own * kRowBytes<kWidth>, sums, {1, 1}, a.shape.width);
   }
 }
 
@@ -119,7 +119,7 @@ __device__ void long_keys(Shared<kWidth>& shared, const BackwardArguments& a, co
   wait_copies<0>();
   __syncthreads();
   store_rows<kWidth, true, kVectors>(gradient, row, pair.head * a.shape.width, own, pair.keys,
-                                     shared.v + 16 * pair.warp * kPitch<kWidth>, sums, {1, 1}, a.shape.width);
+                                     shared.v + 16 * pair.warp * kRowBytes<kWidth>, sums, {1, 1}, a.shape.width);
 }
 
 // Zeros where there is nothing to attend to, in the block's share of the rows; tiles is the number of such blocks.

@@ -20,9 +20,12 @@ struct BackwardArguments {
 };
 
 template <int kWidth>
+constexpr int kTileBytes = kTile* kRowBytes<kWidth>;
+
+template <int kWidth>
 struct Shared {
-  Bf16 q[kTile * kPitch<kWidth>], dout[kTile * kPitch<kWidth>];
-  Bf16 k[kTile * kPitch<kWidth>], v[kTile * kPitch<kWidth>];
+  alignas(128) uint8_t q[kTileBytes<kWidth>];
+  uint8_t dout[kTileBytes<kWidth>], k[kTileBytes<kWidth>], v[kTileBytes<kWidth>];
   Bf16 weights[kTile * kWeightPitch], dscores[kTile * kWeightPitch];  // [queries, keys in their tile's order]
 };
 
@@ -47,32 +50,39 @@ struct Two {
   float r[2];
 };
 
-// Half a tile where two warps work on a head.
+// Two tiles, one behind the other, from a head's columns of two matrices, of which `row` is the first row; zeros from
+// row `count` on, nothing from row `filled` on. Half of each where two warps work on a head.
 template <bool kKeys, bool kVectors, int kWidth>
-__device__ void load(Bf16* tile, const Matrix& from, int row, int count, int filled, const BackwardArguments& a,
-                     const Pair& pair) {
+__device__ void load(const uint8_t* tiles, const Matrix& first, const Matrix& second, int row, int count, int filled,
+                     const BackwardArguments& a, const Pair& pair) {
   const auto by = [&]<int kTeam, int kRows>() {
-    load_tile<kWidth, kKeys, kVectors, kTeam, kRows>(tile + pair.base * kPitch<kWidth>, from, row,
-                                                     pair.head * a.shape.width, count, filled, a.shape.width,
-                                                     pair.thread());
+    const OwnPiece<kWidth, kTeam> own(pair.thread());
+    const int column = own.piece * 8, columns = a.shape.width - column;
+    uint32_t to = shared_of(tiles) + place<kWidth>(pair.base + (kKeys ? permuted(own.row) : own.row), own.piece);
+    keep(to);  // worked out for each copy, addresses would be a fifth of the instructions of a short sentence
+    const auto copy = [&](uint32_t further, const Matrix& matrix) {
+      const Bf16* from = matrix.at(row + own.row, pair.head * a.shape.width + column);
+      keep(from);
+      copy_rows<kWidth, kKeys, kVectors, kRows, own.kStep>(to, from, matrix.stride, count - own.row, columns,
+                                                           filled - own.row, further);
+    };
+    copy(0, first);
+    copy(kTileBytes<kWidth>, second);
   };
   pair.warps == kThreads / kWarp ? by.template operator()<kThreads, kTile>()
                                  : by.template operator()<kThreads / 2, kTile / 2>();
 }
 
 template <bool kVectors, int kWidth>
-__device__ void load_queries(Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair) {
-  const int filled = round_up(pair.queries, 16);
-  load<false, kVectors, kWidth>(shared.q, a.q, pair.first_row, pair.queries, filled, a, pair);
-  load<false, kVectors, kWidth>(shared.dout, a.dout, pair.first_row, pair.queries, filled, a, pair);
+__device__ void load_queries(const Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair) {
+  load<false, kVectors, kWidth>(shared.q, a.q, a.dout, pair.first_row, pair.queries, round_up(pair.queries, 16), a,
+                                pair);
 }
 
 // `row` is the packed row of the tile's first key.
 template <bool kVectors, int kWidth>
-__device__ void load_keys(Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair, int row) {
-  const int filled = round_up(pair.keys, kKeyStep);
-  load<true, kVectors, kWidth>(shared.k, a.k, row, pair.keys, filled, a, pair);
-  load<true, kVectors, kWidth>(shared.v, a.v, row, pair.keys, filled, a, pair);
+__device__ void load_keys(const Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair, int row) {
+  load<true, kVectors, kWidth>(shared.k, a.k, a.v, row, pair.keys, round_up(pair.keys, kKeyStep), a, pair);
 }
 
 // In base 2; less by the logarithm of dropout's scale, so that the weights come out multiplied by it.
@@ -99,7 +109,8 @@ __device__ Two sum_of_products(const Shared<kWidth>& shared, const BackwardArgum
     for (int column = lane % 2 * 8; column < a.shape.width; column += 16) {
       float out[8], dout[8];
       load8<kVectors>(out, row, column, a.shape.width);
-      load8<true>(dout, shared.dout + (pair.base + query) * kPitch<kWidth>, column, kWidth);
+      const uint8_t* piece = shared.dout + place<kWidth>(pair.base + query, column / 8);
+      load8<true>(dout, reinterpret_cast<const Bf16*>(piece), 0, 8);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         sum = fmaf(out[i], dout[i], sum);
@@ -121,9 +132,10 @@ struct Weights {
 template <int kWidth, bool kDropout>
 __device__ void weigh_step(Weights& w, Two& sums, Shared<kWidth>& shared, const Two& log_sums, int key,
                            const BackwardArguments& a, const Pair& pair, const DropoutMask& mask) {
-  const int rows = (pair.base + 16 * pair.warp) * kPitch<kWidth>, columns = (pair.base + key) * kPitch<kWidth>;
-  multiply_by_keys<kWidth>(w.p, shared.q + rows, shared.k + columns);
-  multiply_by_keys<kWidth>(w.dp, shared.dout + rows, shared.v + columns);
+  const uint32_t rows = shared_of(shared.q) + (pair.base + 16 * pair.warp) * kRowBytes<kWidth> + rows_of_lane<kWidth>();
+  const uint32_t columns = shared_of(shared.k) + (pair.base + key) * kRowBytes<kWidth> + keys_of_lane<kWidth>();
+  multiply_by_keys<kWidth>(w.p, rows, columns);
+  multiply_by_keys<kWidth>(w.dp, rows, columns, kTileBytes<kWidth>);  // dout, v
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const int own = key + lane % 4 * 8;  // the lane's first key
 #pragma unroll
@@ -200,34 +212,35 @@ __device__ void weigh_part(Shared<kWidth>& shared, const Two& log_sums, const Tw
 
 // sums [16, kWidth] += weights [16, begin .. end) rows [begin .. end), from the top left of both.
 template <int kWidth>
-__device__ void multiply_weights(float (&sums)[kWidth / 8][4], const Bf16* weights, const Bf16* rows, int begin,
+__device__ void multiply_weights(float (&sums)[kWidth / 8][4], const Bf16* weights, const uint8_t* rows, int begin,
                                  int end) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const uint32_t right = shared_of(rows) + rows_of_lane<kWidth>();
 #pragma unroll 1
   for (int i = begin; i < end; i += 16) {
-    const Fragment left = load_fragment(weights + lane % 16 * kWeightPitch + i + lane / 16 * 8);
-    multiply_by_rows<kWidth>(sums, left, rows + i * kPitch<kWidth>);
+    const uint32_t left = shared_of(weights + lane % 16 * kWeightPitch + i + lane / 16 * 8);
+    multiply_by_rows<kWidth>(sums, load_fragment(left), right + i * kRowBytes<kWidth>);
   }
 }
 
 // The same with weights [begin .. end, 16) transposed.
 template <int kWidth>
-__device__ void multiply_transposed(float (&sums)[kWidth / 8][4], const Bf16* weights, const Bf16* rows, int begin,
+__device__ void multiply_transposed(float (&sums)[kWidth / 8][4], const Bf16* weights, const uint8_t* rows, int begin,
                                     int end) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const uint32_t right = shared_of(rows) + rows_of_lane<kWidth>();
 #pragma unroll 1
   for (int i = begin; i < end; i += 16) {
-    const Fragment left =
-        load_fragment_transposed(weights + (i + lane % 8 + lane / 16 * 8) * kWeightPitch + lane / 8 % 2 * 8);
-    multiply_by_rows<kWidth>(sums, left, rows + i * kPitch<kWidth>);
+    const uint32_t left = shared_of(weights + (i + lane % 8 + lane / 16 * 8) * kWeightPitch + lane / 8 % 2 * 8);
+    multiply_by_rows<kWidth>(sums, load_fragment_transposed(left), right + i * kRowBytes<kWidth>);
   }
 }
 
 // Keys' gradient from the tile's queries: sums += weights' rows for the keys from `key` of the tile on.
 template <int kWidth>
-__device__ void add_key_gradient(float (&sums)[kWidth / 8][4], const Bf16* weights, const Bf16* rows, int key,
+__device__ void add_key_gradient(float (&sums)[kWidth / 8][4], const Bf16* weights, const uint8_t* rows, int key,
                                  const Pair& pair) {
-  multiply_transposed<kWidth>(sums, weights + pair.base * kWeightPitch + key, rows + pair.base * kPitch<kWidth>,
+  multiply_transposed<kWidth>(sums, weights + pair.base * kWeightPitch + key, rows + pair.base * kRowBytes<kWidth>,
                               pair.first_seeing(key / kKeyStep * kKeyStep), round_up(pair.queries, 16));
 }
 

@@ -22,7 +22,6 @@ __device__ inline Fragment load_fragment(uint32_t at) {
                : "memory");
   return f;
 }
-__device__ inline Fragment load_fragment(const Bf16* at) { return load_fragment(shared_of(at)); }
 __device__ inline Fragment load_fragment_transposed(uint32_t at) {
   Fragment f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -31,7 +30,6 @@ __device__ inline Fragment load_fragment_transposed(uint32_t at) {
                : "memory");
   return f;
 }
-__device__ inline Fragment load_fragment_transposed(const Bf16* at) { return load_fragment_transposed(shared_of(at)); }
 
 // The other way, not transposed.
 __device__ inline void store_fragment(uint32_t at, const Fragment& f) {
