@@ -636,8 +636,8 @@ bool product_norm_possible(const LinearResidualNorm& p, int processors) {
   const DropoutArguments dropout(p.dropout);
   const bool drops = !dropout.on() || ((dropout.threshold - 1) & 0x7FFF) - 1 < 0x7F80;  // quick_keep_possible
   const bool pairs = reinterpret_cast<uintptr_t>(p.statistics.data) % 8 == 0 && p.statistics.stride % 2 == 0;
-  const bool fits = !p.sum.empty() && vectors_of_8(p.sum) && vectors_of_8(p.normed) && vectors_of_8(p.residual) &&
-                    vectors_of_8(p.x) && vectors_of_8(p.w);
+  const bool fits = p.x.dtype == DType::bf16 && p.gamma.dtype == DType::f32 && !p.sum.empty() && vectors_of_8(p.sum) &&
+                    vectors_of_8(p.normed) && vectors_of_8(p.residual) && vectors_of_8(p.x) && vectors_of_8(p.w);
   const int64_t cols = p.normed.cols, depth = p.x.cols, most_depth = cols == 2 * kTileCols ? 2048 : 1024;
   if (!drops || !pairs || !fits || (cols != 2 * kTileCols && cols != 4 * kTileCols) || depth == 0 ||
       depth % kDepth != 0 || depth > most_depth || p.normed.rows >= INT32_MAX / 2 ||

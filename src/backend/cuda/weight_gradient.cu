@@ -289,7 +289,8 @@ bool fit_at_once(std::span<const WeightGradient> gradients, int processors) {
 // Microseconds between passes over 4 MB, cold cache, here and for the two products one after the other (the best of
 // eight algorithms of cuBLASLt, or for 512 x 512 a kernel that was no slower): 512 x 512 and 1536 x 512 1,000
 // tokens 7.3 and 10.6, 2,048 10.2 and 14.0, 4,032 16.2 and 21.6, 6,144 22.9 and 29.7, 8,000 28.7 and 38.5; 512 x 512
-// twice 4.7 and 7.8, 7.4 and 10.5, 11.7 and 14.7, 17.5 and 18.9, 22.4 and 23.0.
+// twice 4.7 and 7.8, 7.4 and 10.5, 11.7 and 14.7, 17.5 and 18.9, 22.4 and 23.0. 512 x 2048 and 2048 x 512, 4,032
+// tokens, each alone: 26.6 and 31.7.
 bool weight_gradients_possible(std::span<const WeightGradient> gradients, int processors) {
   constexpr int64_t kMostTokens = 8192;
   const auto vectors = [](const View& view) { return view.size() > 0 && vectors_of_8(view) && view.cols % 64 == 0; };
