@@ -39,24 +39,25 @@ __device__ inline uint32_t keep_pair(uint32_t pair, uint32_t lanes, uint32_t lim
   return lanes >= limit ? low : low & 0x0000FFFF;
 }
 
-// The same numbers as philox of core/philox.h. Left to itself, the compiler adds a zero to the upper half of each
-// product.
+// Left to itself, the compiler adds a zero to the upper half.
+__device__ inline void multiply_wide(uint32_t& low, uint32_t& high, uint32_t a, uint32_t b) {
+  asm("{\n"
+      ".reg .u64 product;\n"
+      "mul.wide.u32 product, %2, %3;\n"
+      "mov.b64 {%0, %1}, product;\n"
+      "}"
+      : "=r"(low), "=r"(high)
+      : "r"(a), "r"(b));
+}
+
+// The same numbers as philox of core/philox.h.
 __device__ inline Philox philox_fast(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
-  const auto multiply = [](uint32_t& low, uint32_t& high, uint32_t a, uint32_t b) {
-    asm("{\n"
-        ".reg .u64 product;\n"
-        "mul.wide.u32 product, %2, %3;\n"
-        "mov.b64 {%0, %1}, product;\n"
-        "}"
-        : "=r"(low), "=r"(high)
-        : "r"(a), "r"(b));
-  };
   auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
 #pragma unroll
   for (int round = 0; round < 7; ++round) {
     uint32_t low0, high0, low1, high1;
-    multiply(low0, high0, c0, 0xD2511F53);
-    multiply(low1, high1, c2, 0xCD9E8D57);
+    multiply_wide(low0, high0, c0, 0xD2511F53);
+    multiply_wide(low1, high1, c2, 0xCD9E8D57);
     c0 = high1 ^ c1 ^ k0;
     c1 = low1;
     c2 = high0 ^ c3 ^ k1;

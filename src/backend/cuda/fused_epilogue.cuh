@@ -21,6 +21,15 @@ constexpr int kChunkRows = kGroupRows / kGroupWarps;
 constexpr uint32_t kChunkBytes = kGroupRows * kChunkCols * sizeof(Bf16);
 constexpr uint32_t kSlotBytes = kGroupWarps * kChunkBytes;  // a group's 64 x 256: four chunks of 64 x 64
 
+constexpr int kGroups = 2;  // that multiply; one more finishes
+constexpr int kThreads = (kGroups + 1) * kGroupThreads;
+constexpr int kTileRows = kGroupRows * kGroups;
+constexpr int kDepth = 64;  // of a stage: one row of the swizzle, 128 bytes
+constexpr int kStages = 3;
+constexpr uint32_t kBytesA = kTileRows * kDepth * sizeof(Bf16), kBytesB = kTileCols * kDepth * sizeof(Bf16);
+constexpr uint32_t kStageBytes = kBytesA + kBytesB;
+constexpr uint32_t kPatternBytes = 1024;
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 // A thread of a group that multiplies.

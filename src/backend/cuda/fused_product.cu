@@ -18,16 +18,7 @@ namespace tandem::cuda {
 
 namespace {
 
-constexpr int kGroups = 2;  // that multiply; one more finishes
-constexpr int kThreads = (kGroups + 1) * kGroupThreads;
-constexpr int kTileRows = kGroupRows * kGroups;
-constexpr int kDepth = 64;  // of a stage: one row of the swizzle, 128 bytes
-constexpr int kStages = 3;
 constexpr int kCluster = 2;  // blocks, one below the other, that share the second factor's tiles: each brings a part
-constexpr uint32_t kBytesA = kTileRows * kDepth * sizeof(Bf16);
-constexpr uint32_t kBytesB = kTileCols * kDepth * sizeof(Bf16);
-constexpr uint32_t kStageBytes = kBytesA + kBytesB;
-constexpr uint32_t kPatternBytes = 1024;
 constexpr uint32_t kBiasBytes = kTileCols * sizeof(float);
 constexpr int kBiasSlots = 2;
 constexpr uint32_t kBiasFrom = kStages * kStageBytes + kGroups * kSlotBytes;

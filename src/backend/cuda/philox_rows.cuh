@@ -83,16 +83,6 @@ class PhiloxRows {
   static constexpr int kRounds = 7, kLastRounds = 4;
   static constexpr uint32_t kFactor0 = 0xD2511F53, kFactor1 = 0xCD9E8D57;
 
-  __device__ static void multiply_wide(uint32_t& low, uint32_t& high, uint32_t a, uint32_t b) {
-    asm("{\n"
-        ".reg .u64 product;\n"
-        "mul.wide.u32 product, %2, %3;\n"
-        "mov.b64 {%0, %1}, product;\n"
-        "}"
-        : "=r"(low), "=r"(high)
-        : "r"(a), "r"(b));
-  }
-
   uint32_t first_ = 0, of_row_, of_column_[5];
   uint32_t keys_[kLastRounds][2];
 };

@@ -17,16 +17,6 @@ namespace tandem::cuda {
 
 namespace {
 
-constexpr int kGroups = 2;  // that multiply; one more finishes
-constexpr int kThreads = (kGroups + 1) * kGroupThreads;
-constexpr int kTileRows = kGroupRows * kGroups;
-constexpr int kDepth = 64;  // of a stage: one row of the swizzle, 128 bytes
-constexpr int kStages = 3;
-constexpr uint32_t kBytesX = kTileRows * kDepth * sizeof(Bf16);
-constexpr uint32_t kBytesW = kTileCols * kDepth * sizeof(Bf16);
-constexpr uint32_t kStageBytes = kBytesX + kBytesW;
-constexpr uint32_t kPatternBytes = 1024;
-
 constexpr int kUnits = kTileCols / 8;
 
 // What is the same for all rows, of the block's columns.
@@ -99,7 +89,7 @@ struct Bringer {
     arrive_and_expect(stages.full_now(), kStageBytes);
     load_box_to(stages.at() + rank * kPartRows * 128, maps.x, tile * kTileRows + rank * kPartRows, step * kDepth,
                 stages.full_now(), kAll);
-    load_box(stages.at() + kBytesX, maps.w, rank * kTileCols, step * kDepth, stages.full_now());
+    load_box(stages.at() + kBytesA, maps.w, rank * kTileCols, step * kDepth, stages.full_now());
     if (step < kParts) {
       prefetch_box(maps.residual, tile * kTileRows, rank * kTileCols + step * kChunkCols);
     }
@@ -127,8 +117,8 @@ __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kClust
   uint32_t used = 0;              // barrier of the stage before
   for (int step = 0; step < steps; ++step) {
     stages.wait_full();
-    const uint64_t x = tile_descriptor(stages.at() + group * (kBytesX / kGroups), 16);
-    const uint64_t w = tile_descriptor(stages.at() + kBytesX, 16);
+    const uint64_t x = tile_descriptor(stages.at() + group * (kBytesA / kGroups), 16);
+    const uint64_t w = tile_descriptor(stages.at() + kBytesA, 16);
     begin_products();
 #pragma unroll
     for (int i = 0; i < kDepth / 16; ++i) {
