@@ -14,7 +14,6 @@ namespace tandem::cuda {
 bool weight_gradients_possible(std::span<const WeightGradient> gradients, int processors);
 
 // dw = or += dy' x of each; dbias is left alone. dy and x in bf16, dw in f32.
-void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, int processors,
-                      cudaStream_t stream);
+void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, int processors, cudaStream_t stream);
 
 }  // namespace tandem::cuda
