@@ -30,6 +30,11 @@ constexpr uint32_t kBytesA = kTileRows * kDepth * sizeof(Bf16), kBytesB = kTileC
 constexpr uint32_t kStageBytes = kBytesA + kBytesB;
 constexpr uint32_t kPatternBytes = 1024;
 
+// Whether quick_keep_pair is right for this threshold.
+__host__ __device__ constexpr bool quick_keep_possible(uint32_t threshold) {
+  return ((threshold - 1) & 0x7FFF) - 1 < 0x7F80;
+}
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 // A thread of a group that multiplies.
@@ -122,7 +127,6 @@ __device__ inline uint32_t pack_relu(float low, float high) {
 
 // keep_pair in three instructions: of (lane, threshold - 1) the larger one is another number than threshold - 1 iff the
 // lane is kept, and so are the two as bf16, unless threshold - 1 were a zero or a NaN. below: threshold - 1, twice.
-__device__ inline bool quick_keep_possible(uint32_t threshold) { return ((threshold - 1) & 0x7FFF) - 1 < 0x7F80; }
 __device__ inline uint32_t quick_keep_pair(uint32_t pair, uint32_t lanes, uint32_t below) {
   uint32_t larger, kept;
   asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(lanes), "r"(below));
