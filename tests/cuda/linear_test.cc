@@ -212,6 +212,16 @@ std::vector<Case> plain_cases() {
   all.push_back({.rows = 4032, .in = 64, .out = 1544});
   all.push_back({.rows = 2048, .in = 2056, .out = 512});
   all.push_back({.rows = 4032, .in = 64, .out = 512, .margin = 4});
+  // Many rows: whole clusters of tiles, with rows missing, parts of a tile of columns, several rounds; and a last round
+  // that is half empty, depths and columns that are not whole stages, bias.
+  all.push_back({.rows = 8448, .in = 64, .out = 512});
+  all.push_back({.rows = 8193, .in = 192, .out = 512, .margin = 8});
+  all.push_back({.rows = 8300, .in = 64, .out = 448, .margin = 16});
+  all.push_back({.rows = 16800, .in = 128, .out = 1536});
+  all.push_back({.rows = 12500, .in = 64, .out = 512});
+  all.push_back({.rows = 8448, .in = 72, .out = 512});
+  all.push_back({.rows = 8448, .in = 64, .out = 520});
+  all.push_back({.rows = 8448, .in = 64, .out = 512, .bias = true});
   return all;
 }
 

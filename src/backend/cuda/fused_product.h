@@ -23,6 +23,12 @@ void fused_backward(const View& dx, const View& dy, const View& w, const View& g
                     int processors, cudaStream_t stream);
 int64_t fused_parts(int64_t rows);
 
+// The same kernel without an epilogue: y = x w', dx = dy w. Its blocks are in place when the kernel before ends, which
+// those of cuBLASLt are not. Possible: also where it is the faster one.
+bool large_product_possible(const View& result, const View& a, const View& w, int processors);
+void large_forward(const View& y, const View& x, const View& w, int processors, cudaStream_t stream);
+void large_backward(const View& dx, const View& dy, const View& w, int processors, cudaStream_t stream);
+
 // Of each row of logits. Parts: of kExponentialCols columns, side by side in rows of [parts, rows].
 struct ExponentialRows {
   const int32_t* labels;  // -1: none

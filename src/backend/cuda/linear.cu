@@ -115,8 +115,13 @@ void CudaBackend::linear(const View& y, const View& x, const View& w, const Epil
     fused_forward(y, x, w, epilogue.bias, gate, DropoutArguments(epilogue.dropout), processors_, stream_);
     return;
   }
-  if (!pass && epilogue.activation == Activation::none && plain_product_possible(y, x, w)) {
+  const bool plain = !pass && epilogue.activation == Activation::none;
+  if (plain && plain_product_possible(y, x, w)) {
     plain_forward(y, x, w, epilogue.bias, processors_, stream_);
+    return;
+  }
+  if (plain && epilogue.bias.empty() && large_product_possible(y, x, w, processors_)) {
+    large_forward(y, x, w, processors_, stream_);
     return;
   }
   gemm_->run({.c = product,

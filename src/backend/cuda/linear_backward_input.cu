@@ -112,6 +112,8 @@ void CudaBackend::linear_backward_input(const View& dx, const View& dy, const Vi
   }
   if (plain_product_possible(dx, dy, w)) {
     plain_backward(dx, dy, w, accumulate, processors_, stream_);
+  } else if (!accumulate && large_product_possible(dx, dy, w, processors_)) {
+    large_backward(dx, dy, w, processors_, stream_);
   } else {
     gemm_->run({.c = dx, .a = dy, .b = w, .beta = accumulate ? 1.0F : 0.0F});
   }
