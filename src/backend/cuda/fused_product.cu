@@ -8,6 +8,7 @@
 // it gives (128 x 128 would double it). They also keep within the shared memory's 128 bytes a cycle: products read 80,
 // the copy engine writes 47. What finishes a tile slows the next one's products down: 512 deep, 8,000 cycles
 // alone, 10,300 beside dropout, 9,300 beside the gate.
+#include <algorithm>
 #include <type_traits>
 
 #include "backend/cuda/exponential_epilogue.cuh"
@@ -416,7 +417,7 @@ void fused_backward(const View& dx, const View& dy, const View& w, const View& g
 // last round of tiles has to be nearly full.
 bool large_product_possible(const View& result, const View& a, const View& w, int processors) {
   constexpr int64_t kFewestRows = 6337, kMostCols = 1536, kMostDepth = 1536, kPercent = 85;
-  const int64_t clusters = processors / kCluster;
+  const int64_t clusters = std::max(1, processors / kCluster);
   const int64_t tiles = divide_up(result.rows, kCluster * kTileRows) * divide_up(result.cols, kTileCols);
   return result.rows >= kFewestRows && result.cols <= kMostCols && a.cols <= kMostDepth &&
          tiles * 100 >= divide_up(tiles, clusters) * clusters * kPercent && fused_product_possible(result, a, w, {});
