@@ -412,14 +412,15 @@ void fused_backward(const View& dx, const View& dy, const View& w, const View& g
               processors, stream);
 }
 
-// Microseconds, and by cuBLASLt's first proposal (25,024 rows, each alone): 512 columns from 512 26.9 and 30.8, from
-// 1536 60.0 and 64.8; 1536 from 512 64.3 and 68.1. The deeper and the wider ones take no less of a step. The clusters'
-// last round of tiles has to be nearly full.
+// Microseconds, and on another H200, 2 to 3 % slower, by cuBLASLt's first proposal (25,024 rows, each alone): 512
+// columns from 512 26.9 and 30.8, from 1536 60.0 and 64.8; 1536 from 512 64.3 and 68.1. A step gains nothing by the
+// deeper and the wider ones. The clusters' last round of tiles has to be nearly full; with few rows plain_product.h is
+// faster and comes first.
 bool large_product_possible(const View& result, const View& a, const View& w, int processors) {
-  constexpr int64_t kFewestRows = 6337, kMostCols = 1536, kMostDepth = 1536, kPercent = 85;
+  constexpr int64_t kMostCols = 1536, kMostDepth = 1536, kPercent = 85;
   const int64_t clusters = std::max(1, processors / kCluster);
   const int64_t tiles = divide_up(result.rows, kCluster * kTileRows) * divide_up(result.cols, kTileCols);
-  return result.rows >= kFewestRows && result.cols <= kMostCols && a.cols <= kMostDepth &&
+  return result.cols <= kMostCols && a.cols <= kMostDepth &&
          tiles * 100 >= divide_up(tiles, clusters) * clusters * kPercent && fused_product_possible(result, a, w, {});
 }
 
