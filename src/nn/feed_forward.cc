@@ -39,10 +39,10 @@ void FeedForward::backward(const Context& context, const Saved& saved, const Vie
                       .gate = saved.gate,
                       .column_sums = in.bias_gradient(context),
                       .accumulate_sums = context.accumulate});
-  const WeightGradient gradients[] = {out.weight_gradient(context, dbranch, saved.hidden),
-                                      in.weight_gradient(context, dhidden, saved.input, false)};
+  in.backward_input(context, dinput, dhidden, {}, accumulate);  // first, while dhidden may still be in the cache
+  const WeightGradient gradients[] = {in.weight_gradient(context, dhidden, saved.input, false),
+                                      out.weight_gradient(context, dbranch, saved.hidden)};
   context.backend.linear_backward_weights(gradients, context.parts(saved.dropout.side), context.accumulate);
-  in.backward_input(context, dinput, dhidden, {}, accumulate);
 }
 
 }  // namespace tandem

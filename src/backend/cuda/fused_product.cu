@@ -27,9 +27,11 @@ constexpr uint32_t kBiasFrom = kStages * kStageBytes + kGroups * kSlotBytes;
 constexpr uint32_t kGatesFrom = kBiasFrom + kBiasSlots * kBiasBytes, kMostGateBytes = 32;  // of a thread
 constexpr size_t kSharedBytes = kPatternBytes + kGatesFrom + kGroups * kGroupThreads * kMostGateBytes;
 
-// Tiles of a cluster in the order in which they are done: column by column of a band of rows, then the next band.
-// Wide results have bands of several rows of tiles, so that the second factor, which may not stay in the L2 cache
-// beside what is written, is read once for all of them.
+// Tiles of a cluster in the order in which they are done: column by column of a band of rows, then the band before it.
+// Norms and what product_norm.h multiplies go from the first row to the last, these products the other way: of what the
+// kernel before wrote they find the last rows in the L2 cache, and leave the first ones there for the next. Wide
+// results have bands of several rows of tiles, so that the second factor, which may not stay in the L2 cache beside
+// what is written, is read once for all of them.
 struct Shape {
   int tiles, row_tiles, column_tiles, band;  // tiles of a cluster
   int steps;                                 // of kDepth
@@ -43,7 +45,7 @@ struct Shape {
   __device__ int in_band(int tile) const { return tile % (band * column_tiles); }
   // Of this block's part of a tile.
   __device__ int row(int tile) const {
-    const int row_tile = first_of_band(tile) + in_band(tile) % rows_of_band(tile);
+    const int row_tile = row_tiles - 1 - (first_of_band(tile) + in_band(tile) % rows_of_band(tile));
     return (row_tile * kCluster + blockIdx.x % kCluster) * kTileRows;
   }
   __device__ int col(int tile) const { return in_band(tile) / rows_of_band(tile) * kTileCols; }
