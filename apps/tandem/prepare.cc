@@ -56,6 +56,9 @@ void add_prepare(Program& program) {
       .option("--tokenizer", config.tokenizer, "Use this SentencePiece model instead of learning one")
       .excludes({"--vocab-size", "--character-coverage", "--tokenizer-words"})
       .option("--target-tokenizer", config.target_tokenizer, "Model of the target side, if it has its own")
+      .option("--subword-dropout", config.subword_dropout,
+              "Leave out the merges of the training text's subwords with this probability, against overfitting")
+      .option("--copies", config.copies, "Of every training pair, each with other merges left out")
       .option("--threads", config.threads, "0 = all cores")
       .example(
           "tandem prepare --source train.en.gz --target train.de.gz --valid-source dev.en --valid-target dev.de "

@@ -16,7 +16,7 @@
 #include "data/prepare_progress.h"
 #include "data/prepare_text.h"
 #include "data/prepared_files.h"
-#include "text/subwords.h"
+#include "text/subword_dropout.h"
 
 namespace tandem {
 
@@ -24,9 +24,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr uint32_t kShufflePurpose = 0x5A;  // of the random stream
-constexpr size_t kChunk = 16384;            // pairs encoded between two writes
-constexpr size_t kPiece = 256;              // pairs of one piece of work
+constexpr uint32_t kShufflePurpose = 0x5A, kDropoutPurpose = 0x10000;  // of the random stream; the latter + copy
+constexpr size_t kChunk = 16384;                                       // pairs encoded between two writes
+constexpr size_t kPiece = 256;                                         // pairs of one piece of work
 
 uint64_t pair_hash(const std::string& source, const std::string& target) {
   Checksum sum;
@@ -54,6 +54,7 @@ class Preparation {
   PrepareStats run();
 
  private:
+  void use_tokenizer(size_t i, Subwords subwords, const std::string& name);
   bool learns() const { return config_.tokenizer.empty(); }
   void load_tokenizers();
   void read_text();
@@ -61,8 +62,8 @@ class Preparation {
   void order_and_hold_out();
   void learn_tokenizers();
   void encode();
-  Encoded encoded(std::span<const uint64_t> places) const;
-  void add(CorpusWriter& writer, const Encoded& piece);
+  Encoded encoded(std::span<const uint64_t> places, size_t first, int64_t copy) const;
+  void add(CorpusWriter& writer, const Encoded& piece, bool counts_text);
   void finish();
   void add_file(const char* name, const char* role, const std::string& content);
   void add_text_set(const TextSet& set, const char* name, const char* source_role, const char* target_role);
@@ -73,18 +74,26 @@ class Preparation {
   Stopwatch total_;
   PrepareStats stats_;
   Manifest manifest_{kPreparedKind, {}};
-  std::vector<uint64_t> places_;           // of the cleaned pairs in the store
-  std::unordered_set<uint64_t> known_;     // hashes of pairs, with --deduplicate
-  std::unordered_set<uint64_t> held_out_;  // hashes of the validation pairs taken out of the training text
-  WordCounts counts_[2];                   // joint: the first
-  std::optional<Subwords> subwords_[2];    // joint: the first
+  std::vector<uint64_t> places_;              // of the cleaned pairs in the store
+  std::unordered_set<uint64_t> known_;        // hashes of pairs, with --deduplicate
+  std::unordered_set<uint64_t> held_out_;     // hashes of the validation pairs taken out of the training text
+  WordCounts counts_[2];                      // joint: the first
+  std::optional<Subwords> subwords_[2];       // joint: the first
+  std::optional<SubwordDropout> dropout_[2];  // with --subword-dropout, in the same way
 };
+
+void Preparation::use_tokenizer(size_t i, Subwords subwords, const std::string& name) {
+  subwords_[i] = std::move(subwords);
+  if (config_.subword_dropout > 0) {
+    dropout_[i].emplace(*subwords_[i], config_.subword_dropout, name);
+  }
+}
 
 void Preparation::load_tokenizers() {
   if (!learns()) {
-    subwords_[0] = Subwords::load(config_.tokenizer);
+    use_tokenizer(0, Subwords::load(config_.tokenizer), config_.tokenizer);
     if (!config_.target_tokenizer.empty()) {
-      subwords_[1] = Subwords::load(config_.target_tokenizer);
+      use_tokenizer(1, Subwords::load(config_.target_tokenizer), config_.target_tokenizer);
     }
   }
 }
@@ -178,11 +187,12 @@ void Preparation::learn_tokenizers() {
     return;
   }
   const Stopwatch watch;
-  const int models = config_.separate ? 2 : 1;
-  for (int i = 0; i < models; ++i) {
+  const size_t models = config_.separate ? 2 : 1;
+  for (size_t i = 0; i < models; ++i) {
     StatusLine progress("learning subwords", "");
     progress.show(0, -1);
-    subwords_[i] = Subwords::from_bytes(train_subwords(counts_[i], config_.training), "the new tokenizer");
+    const std::string name = "the new tokenizer";
+    use_tokenizer(i, Subwords::from_bytes(train_subwords(counts_[i], config_.training), name), name);
     const auto words = static_cast<int64_t>(counts_[i].size());
     stats_.tokenizer_words_all += words;
     stats_.tokenizer_words += std::min(words, config_.training.words);
@@ -191,20 +201,29 @@ void Preparation::learn_tokenizers() {
   stats_.seconds_training = watch.seconds();
 }
 
-Encoded Preparation::encoded(std::span<const uint64_t> places) const {
-  const Subwords* const models[] = {&*subwords_[0], subwords_[1] ? &*subwords_[1] : &*subwords_[0]};
+// The pairs at `places`, of which the first one has the number `first` among all.
+Encoded Preparation::encoded(std::span<const uint64_t> places, size_t first, int64_t copy) const {
   Encoded result;
   std::string text[2];
-  for (const uint64_t place : places) {
-    store_.read(place, text[0], text[1]);
+  for (size_t i = 0; i < places.size(); ++i) {
+    store_.read(places[i], text[0], text[1]);
     if (!held_out_.empty() && held_out_.contains(pair_hash(text[0], text[1]))) {
       ++result.held_out;
       continue;
     }
+    PhiloxStream random(config_.seed, kDropoutPurpose + static_cast<uint32_t>(copy), static_cast<uint32_t>(first + i));
+    const auto encode = [&](size_t side) {
+      const size_t model = subwords_[1] ? side : 0;
+      if (dropout_[model]) {
+        dropout_[model]->encode(text[side], random, result.ids);
+      } else {
+        subwords_[model]->encode(text[side], result.ids);
+      }
+    };
     const size_t before = result.ids.size();
-    models[0]->encode(text[0], result.ids);
+    encode(0);
     const size_t middle = result.ids.size();
-    models[1]->encode(text[1], result.ids);
+    encode(1);
     if (middle == before || result.ids.size() == middle) {  // such as zero-width spaces only
       result.ids.resize(before);
       ++result.empty;
@@ -220,7 +239,7 @@ Encoded Preparation::encoded(std::span<const uint64_t> places) const {
   return result;
 }
 
-void Preparation::add(CorpusWriter& writer, const Encoded& piece) {
+void Preparation::add(CorpusWriter& writer, const Encoded& piece, bool counts_text) {
   std::span<const int32_t> ids = piece.ids;
   for (size_t i = 0; i < piece.lengths.size(); i += 2) {
     const auto source = ids.first(piece.lengths[i]);
@@ -229,6 +248,9 @@ void Preparation::add(CorpusWriter& writer, const Encoded& piece) {
     stats_[Side::source].add_sentence(source, kUnk);
     stats_[Side::target].add_sentence(target, kUnk);
     ids = ids.subspan(source.size() + target.size());
+  }
+  if (!counts_text) {
+    return;
   }
   for (size_t side = 0; side < 2; ++side) {
     stats_.side[side].cleaned_bytes += piece.bytes[side];
@@ -247,18 +269,26 @@ void Preparation::encode() {
   const fs::path path = out_.temporary() / kCorpusFile;
   CorpusWriter writer(path, subwords_[0]->size(), subwords_[stats_.joint ? 0 : 1]->size());
   const std::span<const uint64_t> all = places_;
-  for (size_t first = 0; first < all.size(); first += kChunk) {
+  const size_t count = all.size() * static_cast<size_t>(config_.copies);
+  require(count <= INT32_MAX, "--copies {} of {} pairs are more than training takes, {} in all", config_.copies,
+          all.size(), INT32_MAX);
+  for (size_t done = 0; done < count;) {
+    const size_t first = done % all.size();
+    const auto copy = static_cast<int64_t>(done / all.size());
     const auto chunk = all.subspan(first, std::min(kChunk, all.size() - first));
     std::vector<Encoded> pieces((chunk.size() + kPiece - 1) / kPiece);
     Threads(config_.threads).parallel_for(std::ssize(pieces), [&](int64_t i) {
       const size_t begin = static_cast<size_t>(i) * kPiece;
-      pieces[static_cast<size_t>(i)] = encoded(chunk.subspan(begin, std::min(kPiece, chunk.size() - begin)));
+      const auto own = chunk.subspan(begin, std::min(kPiece, chunk.size() - begin));
+      pieces[static_cast<size_t>(i)] = encoded(own, first + begin, copy);
     });
     for (const Encoded& piece : pieces) {
-      add(writer, piece);
+      add(writer, piece, copy == 0);
     }
-    progress.show(static_cast<int64_t>(first), static_cast<double>(first) / static_cast<double>(all.size()));
+    done += chunk.size();
+    progress.show(static_cast<int64_t>(done), static_cast<double>(done) / static_cast<double>(count));
   }
+  stats_.copies = config_.copies;
   stats_.pairs = writer.pairs();
   require(stats_.pairs > 0, "no pair is left of {} after cleaning: {}", stats_.raw_pairs, dropped_text(stats_));
   for (SideStats& side : stats_.side) {

@@ -1,7 +1,7 @@
 // From text files to a directory that training reads: clean, shuffle, learn subwords, encode.
 //
 // Same input and seed = same bytes of every file but stats.json, at any number of threads. Memory does not grow with
-// the text (24 bytes a pair are kept; the cleaned text waits in a scratch file).
+// the text (16 bytes a pair and 8 for each copy are kept; the cleaned text waits in a scratch file).
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,8 @@ struct PrepareConfig {
   std::string tokenizer, target_tokenizer;  // existing models; empty = learn new ones
   bool separate = false;                    // one vocabulary for each side
   SubwordTraining training;
+  double subword_dropout = 0;  // probability that a merge of the training text is left out
+  int64_t copies = 1;          // of every training pair, each with other merges left out
 
   int threads = 0;  // 0 = all cores
 };

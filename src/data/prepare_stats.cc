@@ -28,7 +28,7 @@ Json side_json(const SideStats& side, const PrepareStats& stats) {
     lengths.push_back(entry);
   }
   return {{"raw", {{"lines", stats.raw_pairs}, {"bytes", side.raw_bytes}}},
-          {"cleaned", {{"lines", stats.pairs}, {"bytes", side.cleaned_bytes}, {"words", side.words}}},
+          {"cleaned", {{"lines", stats.pairs / stats.copies}, {"bytes", side.cleaned_bytes}, {"words", side.words}}},
           {"encoded", {{"lines", stats.pairs}, {"bytes", side.encoded_bytes}, {"tokens", side.tokens}}},
           {"vocabulary", side.vocabulary},
           {"unknown_tokens", side.unknown},
@@ -85,6 +85,7 @@ std::string to_json(const PrepareStats& stats) {
     dropped[kDropNames[i]] = stats.dropped[i];
   }
   const Json json = {{"pairs", {{"raw", stats.raw_pairs}, {"dropped", dropped}, {"train", stats.pairs}}},
+                     {"copies", stats.copies},
                      {"valid_pairs", stats.valid_pairs},
                      {"test_pairs", stats.test_pairs},
                      {"joint_vocabulary", stats.joint},
@@ -104,7 +105,8 @@ std::string to_table(const PrepareStats& stats) {
   std::string text = row("", "source", "target");
   text += row("raw lines", grouped(stats.raw_pairs), grouped(stats.raw_pairs));
   text += number_row("raw bytes", stats, &SideStats::raw_bytes);
-  text += row("cleaned lines", grouped(stats.pairs), grouped(stats.pairs));
+  const int64_t cleaned = stats.pairs / stats.copies;
+  text += row("cleaned lines", grouped(cleaned), grouped(cleaned));
   text += number_row("cleaned bytes", stats, &SideStats::cleaned_bytes);
   text += number_row("cleaned words", stats, &SideStats::words);
   text += number_row("tokens", stats, &SideStats::tokens);
@@ -115,10 +117,12 @@ std::string to_table(const PrepareStats& stats) {
   };
   text += row("unknown", unknown(stats[Side::source]), unknown(stats[Side::target]));
   text += length_rows(stats);
-  const int64_t dropped = stats.raw_pairs - stats.pairs;
+  const int64_t dropped = stats.raw_pairs - cleaned;
   text += fmt::format("dropped pairs: {} ({:.2f} %){}{}\n", grouped(dropped), percent(dropped, stats.raw_pairs),
                       dropped_text(stats).empty() ? "" : ": ", dropped_text(stats));
-  text += fmt::format("training pairs: {}, validation: {}, test: {}\n", grouped(stats.pairs),
+  const std::string copies =
+      stats.copies == 1 ? "" : fmt::format(" ({}, {} times each, in other pieces)", grouped(cleaned), stats.copies);
+  text += fmt::format("training pairs: {}{}, validation: {}, test: {}\n", grouped(stats.pairs), copies,
                       grouped(stats.valid_pairs), grouped(stats.test_pairs));
   if (stats.tokenizer_words > 0) {
     text += fmt::format("tokenizer: {} vocabulary, learnt from the {} most frequent of {} different words\n",

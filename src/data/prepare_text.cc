@@ -80,6 +80,12 @@ void check_config(const PrepareConfig& config) {
         fmt::format("--character-coverage must be 0.9 to 1, but is {}", config.training.character_coverage));
   check(config.training.words >= 1000,
         fmt::format("--tokenizer-words must be at least 1000, but is {}", config.training.words));
+  check(config.subword_dropout >= 0 && config.subword_dropout < 1,
+        fmt::format("--subword-dropout must be 0 or more and below 1, but is {}", config.subword_dropout));
+  check(config.copies >= 1 && config.copies <= 1000,
+        fmt::format("--copies must be 1 to 1000, but is {}", config.copies));
+  check(config.copies <= 1 || config.subword_dropout > 0,
+        "--copies are for --subword-dropout, which makes them differ");
   check(config.target_tokenizer.empty() || !config.tokenizer.empty(), "--target-tokenizer needs --tokenizer");
   check(!config.separate || config.tokenizer.empty(),
         "--separate is for new tokenizers; give --target-tokenizer instead");

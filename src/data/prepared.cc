@@ -1,5 +1,6 @@
 #include "data/prepared.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "core/error.h"
@@ -81,6 +82,15 @@ Prepared Prepared::open(const fs::path& directory) {
             prepared.train.vocabulary(side), prepared.subwords(side).size());
   }
   return prepared;
+}
+
+std::vector<int32_t> Prepared::plain_pieces(Side side, int64_t pair) const {
+  std::vector<int32_t> stored, plain;
+  train.append(side, pair, stored);
+  if (std::ranges::find(stored, kUnk) == stored.end()) {
+    subwords(side).encode(subwords(side).decode(stored), plain);
+  }
+  return plain.empty() ? stored : plain;
 }
 
 }  // namespace tandem

@@ -30,6 +30,9 @@ struct Prepared {
   bool joint = true;  // one subword model for both sides
   // With a joint vocabulary both are the same model.
   const Subwords& subwords(Side side) const { return side == Side::source || joint ? source : target.front(); }
+  // A training sentence in the pieces that translation uses: with subword dropout the corpus has others. Where a piece
+  // is unknown, so is its text, and they stay as they are.
+  std::vector<int32_t> plain_pieces(Side side, int64_t pair) const;
   std::string fingerprint;  // changes when anything that training reads changes; for resume checks
 
   Subwords source;

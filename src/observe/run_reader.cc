@@ -108,7 +108,8 @@ std::optional<PreparedStats> read_stats(const fs::path& prepared) {
   if (!json.is_object()) {
     return std::nullopt;
   }
-  PreparedStats stats{.raw_pairs = number_at(json, "/pairs/raw"),
+  PreparedStats stats{.copies = std::max(1.0, number_at(json, "/copies")),
+                      .raw_pairs = number_at(json, "/pairs/raw"),
                       .train_pairs = number_at(json, "/pairs/train"),
                       .valid_pairs = number_at(json, "/valid_pairs"),
                       .test_pairs = number_at(json, "/test_pairs"),

@@ -53,6 +53,7 @@ struct PreparedSide {
   double vocabulary = kUnknown, unknown_tokens = kUnknown, unknown_percent = kUnknown;
 };
 struct PreparedStats {
+  double copies = 1;  // of every training pair, each in other pieces; at least 1
   double raw_pairs = kUnknown, train_pairs = kUnknown, valid_pairs = kUnknown, test_pairs = kUnknown;
   double source_tokens = kUnknown, target_tokens = kUnknown;
   std::vector<std::pair<std::string, double>> dropped{};  // pairs by reason, in the file's order

@@ -102,8 +102,9 @@ void add_split(Page& page, const RankMetrics& m) {
 
 void add_training_set(Page& page, const PreparedStats& s) {
   page.heading("Training set");
-  page.table({"raw pairs", "pairs used", "source tokens", "target tokens"});
-  page.row({cell(s.raw_pairs, 0), cell(s.train_pairs, 0), cell(s.source_tokens, 0), cell(s.target_tokens, 0)});
+  page.table({"raw pairs", "pairs used", "copies of each", "source tokens", "target tokens"});
+  page.row({cell(s.raw_pairs, 0), cell(s.train_pairs / s.copies, 0), cell(s.copies, 0), cell(s.source_tokens, 0),
+            cell(s.target_tokens, 0)});
 }
 
 void add_settings(Page& page, const RunReport& report) {

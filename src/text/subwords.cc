@@ -16,7 +16,6 @@ namespace tandem {
 namespace {
 
 constexpr uint64_t kLargestModel = uint64_t{1} << 28;
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
 using Processor = sentencepiece::SentencePieceProcessor;
 
@@ -41,6 +40,7 @@ struct Subwords::State {
   Processor processor;
   std::string bytes;
   bool by_words = false;
+  std::string not_only_merges;
   mutable WordCache cache;
 
   void encode_words(std::string_view line, std::vector<int32_t>& ids) const;
@@ -107,6 +107,7 @@ Subwords Subwords::from_bytes(const std::string& model, const std::string& name)
     reason = "the self-test found a difference";
   }
   state->by_words = reason.empty();
+  state->not_only_merges = !reason.empty() ? reason : traits.not_only_merges;
   if (!state->by_words) {
     log::info("{}: lines are encoded whole, which is slower, because {}", name, reason);
   }
@@ -144,8 +145,17 @@ std::string Subwords::piece(int32_t id) const {
   return state_->processor.IdToPiece(id);
 }
 
+std::optional<float> Subwords::merge_score(int32_t id) const {
+  require(id >= 0 && id < size(), "the piece id {} is not in the vocabulary of {} pieces", id, size());
+  const Processor& processor = state_->processor;
+  const bool made = !processor.IsUnknown(id) && !processor.IsControl(id) && !processor.IsByte(id);
+  return made ? std::optional(processor.GetScore(id)) : std::nullopt;
+}
+
 const std::string& Subwords::bytes() const { return state_->bytes; }
 
 bool Subwords::by_words() const { return state_->by_words; }
+
+const std::string& Subwords::not_only_merges() const { return state_->not_only_merges; }
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,9 +35,13 @@ class Subwords {
   // Text of the pieces; pad, eos and bos are left out, unk shows as a double question mark (U+2047).
   std::string decode(std::span<const int32_t> ids) const;
   std::string piece(int32_t id) const;
+  // Of a piece that merges make, the highest first; none of special ones and single bytes.
+  std::optional<float> merge_score(int32_t id) const;
   const std::string& bytes() const;  // the model file's content, for checkpoints
   // Whether lines are encoded word by word through a cache, which is proven to give the same pieces for this model.
   bool by_words() const;
+  // Empty when a word's pieces come of merges alone, character by character; else why that is not so.
+  const std::string& not_only_merges() const;
 
  private:
   struct State;

@@ -11,8 +11,6 @@ namespace tandem {
 
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, stands for a space inside pieces
-
 // Protocol-buffer fields, one after the other. Damaged bytes throw.
 class Fields {
  public:
@@ -130,10 +128,11 @@ class Rules {
   bool source_has_space_ = false;
 };
 
-// Why pieces may reach over a space, or empty.
-std::string examine_pieces(std::string_view model, const std::string& name) {
-  constexpr uint64_t kUnused = 5;
+// Why pieces may reach over a space, and why they may be no merges; or empty.
+ModelTraits examine_pieces(std::string_view model, const std::string& name) {
+  constexpr uint64_t kUserDefined = 4, kUnused = 5;
   bool has_mark = false;
+  ModelTraits traits;
   Fields fields(model, name);
   uint64_t field = 0, number = 0;
   std::string_view content;
@@ -144,17 +143,23 @@ std::string examine_pieces(std::string_view model, const std::string& name) {
     Fields piece(content, name);
     while (piece.next(field, number, content)) {
       if (field == 3 && number == kUnused) {
-        return "it has unused pieces";
+        traits.words_depend = "it has unused pieces";
+      }
+      if (field == 3 && number == kUserDefined) {
+        traits.not_only_merges = "it has pieces that a user defined, which stay whole";
       }
       if (field == 1) {
         has_mark |= content == kSpaceMark;
         if (content.find(kSpaceMark, 1) != std::string_view::npos || content.find(' ') != std::string_view::npos) {
-          return fmt::format("the piece '{}' reaches over a space", content);
+          traits.words_depend = fmt::format("the piece '{}' reaches over a space", content);
         }
       }
     }
   }
-  return has_mark ? "" : "the mark of a space is not a piece";
+  if (!has_mark && traits.words_depend.empty()) {
+    traits.words_depend = "the mark of a space is not a piece";
+  }
+  return traits;
 }
 
 std::string examine_trainer(std::string_view spec, const std::string& name) {
@@ -202,8 +207,11 @@ ModelTraits examine_model(std::string_view bytes, const std::string& name) {
       examine_normalizer(content, name);  // of decoding: only its safety matters
     }
   }
-  const std::string pieces = examine_pieces(bytes, name);
-  return {!trainer.empty() ? trainer : !normalizer.empty() ? normalizer : pieces};
+  ModelTraits traits = examine_pieces(bytes, name);
+  if (!trainer.empty() || !normalizer.empty()) {
+    traits.words_depend = !trainer.empty() ? trainer : normalizer;
+  }
+  return traits;
 }
 
 }  // namespace tandem

@@ -6,10 +6,14 @@
 
 namespace tandem {
 
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, stands for a space inside pieces
+
 struct ModelTraits {
   // Empty when splitting a line at its spaces (U+0020) and encoding each word alone gives the pieces of the whole line;
   // else the reason why that is not certain. docs/formats.md has the argument.
   std::string words_depend;
+  // Empty when a BPE model's pieces come of merges alone; else the reason why they do not.
+  std::string not_only_merges;
 };
 
 // Reads the settings and checks the normaliser's table so that no lookup can leave it; throws Error for a file that is

@@ -79,8 +79,8 @@ Validator::Validator(Backend& backend, Transformer& model, const Prepared& data,
   PhiloxStream random(config.seed, kTrainSamplePurpose);
   for (int64_t i = 0; i < std::min(config_.train_sample, data.train.size()); ++i) {
     const auto pair = static_cast<int64_t>(random.below(static_cast<uint64_t>(data.train.size())));
-    data.train.append(Side::source, pair, train_source_.emplace_back());
-    data.train.append(Side::target, pair, train_target_.emplace_back());
+    train_source_.push_back(data.plain_pieces(Side::source, pair));
+    train_target_.push_back(data.plain_pieces(Side::target, pair));
   }
 }
 

@@ -1,12 +1,16 @@
 #include "data/prepare.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "core/file.h"
+#include "core/grouped.h"
 #include "core/philox.h"
 #include "data/prepared.h"
 #include "data/scratch.h"
@@ -170,6 +174,82 @@ TEST_F(Prepare, ExistingTokenizer) {
   config_.tokenizer = at("broken.model");
   config_.out = at("out3");
   EXPECT_TRUE(contains(message_of([&] { prepare(config_); }), "broken.model is not a SentencePiece model"));
+}
+
+TEST_F(Prepare, CopiesInOtherPieces) {
+  config_.shuffle = false;
+  config_.threads = 1;
+  const PrepareStats plain = prepare(config_);
+  config_.subword_dropout = 0.2;
+  config_.copies = 3;
+  config_.out = at("copies");
+  const PrepareStats stats = prepare(config_);
+  const Prepared data = Prepared::open(config_.out);
+  std::vector<std::string> expected;
+  for (int copy = 0; copy < 3; ++copy) {
+    const auto once = expected_pairs();
+    expected.insert(expected.end(), once.begin(), once.end());
+  }
+  EXPECT_EQ(pairs_of(data), expected);
+  EXPECT_EQ(stats.pairs, 6000);
+  for (const Side side : {Side::source, Side::target}) {
+    EXPECT_EQ(stats[side].words, plain[side].words) << "the text counts once";
+    EXPECT_EQ(stats[side].cleaned_bytes, plain[side].cleaned_bytes);
+    EXPECT_EQ(stats[side].tokens, data.train.tokens(side));
+    EXPECT_GT(stats[side].tokens, 3 * plain[side].tokens);
+  }
+  int64_t differ = 0;
+  for (int64_t i = 0; i < 2000; ++i) {
+    std::vector<int32_t> first, second;
+    data.train.append(Side::source, i, first);
+    data.train.append(Side::source, 2000 + i, second);
+    differ += first != second ? 1 : 0;
+  }
+  EXPECT_GT(differ, 1000);
+  const Prepared without = Prepared::open(at("out"));
+  for (int64_t i = 0; i < 6000; ++i) {
+    std::vector<int32_t> expected_pieces;
+    without.train.append(Side::target, i % 2000, expected_pieces);
+    ASSERT_EQ(data.plain_pieces(Side::target, i), expected_pieces);
+    ASSERT_EQ(without.plain_pieces(Side::target, i % 2000), expected_pieces);
+  }
+  const auto files = files_of(config_.out);
+  config_.threads = 5;
+  config_.out = at("threads");
+  prepare(config_);
+  EXPECT_EQ(files_of(config_.out), files);
+  config_.subword_dropout = 0;
+  config_.out = at("out3");
+  EXPECT_TRUE(contains(message_of([&] { prepare(config_); }), "--copies are for --subword-dropout"));
+  EXPECT_FALSE(fs::exists(config_.out));
+}
+
+TEST_F(Prepare, CopiesOfSeparateVocabulariesCountDroppedPairsOnce) {
+  write_file(at("more.en"), read_file(at("train.en")) + "w1x\n\xE2\x80\x8B\n");
+  write_file(at("more.de"), read_file(at("train.de")) +
+                                "\n\xC3\xBC"
+                                "1z\n");
+  config_.source = {at("more.en")};
+  config_.target = {at("more.de")};
+  config_.separate = true;
+  config_.valid_size = 17;
+  config_.subword_dropout = 0.3;
+  config_.copies = 4;
+  const PrepareStats stats = prepare(config_);
+  const Prepared data = Prepared::open(config_.out);
+  EXPECT_EQ(data.train.size(), stats.pairs);
+  EXPECT_EQ(stats.pairs % 4, 0);
+  EXPECT_EQ(std::accumulate(stats.dropped.begin(), stats.dropped.end(), stats.pairs / 4), 2002);
+  const auto json = nlohmann::json::parse(read_file(config_.out / "stats.json"));
+  EXPECT_EQ(json["copies"], 4);
+  EXPECT_EQ(json["source"]["cleaned"]["lines"], stats.pairs / 4);
+  EXPECT_EQ(json["source"]["encoded"]["lines"], stats.pairs);
+  EXPECT_TRUE(contains(to_table(stats), fmt::format("({}, 4 times each, in other pieces)", grouped(stats.pairs / 4))));
+  auto pairs = pairs_of(data);
+  std::sort(pairs.begin(), pairs.end());
+  for (size_t i = 0; i < pairs.size(); i += 4) {
+    ASSERT_EQ(pairs[i], pairs[i + 3]) << "every pair as often as the others";
+  }
 }
 
 TEST_F(Prepare, CountsEveryDroppedPairOnce) {

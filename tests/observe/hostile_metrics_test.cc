@@ -261,6 +261,7 @@ CheckpointFacts hostile_facts(Random& random) {
 PreparedStats hostile_stats(Random& random) {
   PreparedStats stats;
   stats.raw_pairs = number(random), stats.train_pairs = number(random);
+  stats.copies = std::max(1.0, number(random));
   stats.dropped = {{text(random), number(random)}};
   stats.source.raw_bytes = number(random), stats.target.unknown_percent = number(random);
   return stats;

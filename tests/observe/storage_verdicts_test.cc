@@ -173,6 +173,15 @@ TEST(StorageVerdicts, TrainingSet) {
   EXPECT_NE(v.answer.find("607 MB (579 MiB)"), std::string::npos) << v.answer;
   EXPECT_NE(v.answer.find("length ratio"), std::string::npos) << v.answer;
   EXPECT_EQ(v.answer.find("duplicate"), std::string::npos) << "what dropped nothing is not named: " << v.answer;
+  PreparedStats copied = made_stats(29'000, 0, 0);
+  copied.copies = 16;
+  copied.train_pairs *= 16;
+  const Verdict copies = ask_training_set(copied);
+  EXPECT_EQ(copies.label, "fine");
+  EXPECT_NE(
+      copies.answer.find("464,000 pairs (29,000, 16 times each, in other pieces) of 29,000 raw lines a side; 0 were"),
+      std::string::npos)
+      << copies.answer;
   EXPECT_EQ(ask_training_set(std::nullopt).label, "empty");
   PreparedStats only_pairs;
   only_pairs.train_pairs = 10;
@@ -184,7 +193,7 @@ TEST(StorageVerdicts, TrainingSet) {
 TEST(StorageVerdicts, StatsOfPrepareAreRead) {
   const testing::TemporaryDirectory directory(testing::memory_directory());
   std::ofstream(directory / "stats.json")
-      << R"({"pairs":{"raw":100,"dropped":{"empty":3,"duplicate":7,"odd":"x"},"train":90},"valid_pairs":5,"test_pairs":0,
+      << R"({"pairs":{"raw":100,"dropped":{"empty":3,"duplicate":7,"odd":"x"},"train":90},"copies":1,"valid_pairs":5,"test_pairs":0,
             "source":{"raw":{"lines":100,"bytes":1000},"cleaned":{"lines":90,"bytes":900,"words":150},
                       "encoded":{"lines":90,"bytes":400,"tokens":200},"vocabulary":64,"unknown_tokens":2,"unknown_percent":1.0},
             "target":{"raw":{"bytes":-5},"unknown_percent":1e300}})";
@@ -192,6 +201,7 @@ TEST(StorageVerdicts, StatsOfPrepareAreRead) {
   ASSERT_TRUE(stats);
   EXPECT_EQ(stats->dropped, (std::vector<std::pair<std::string, double>>{{"empty", 3}, {"duplicate", 7}}));
   EXPECT_EQ(stats->valid_pairs, 5);
+  EXPECT_EQ(stats->copies, 1);
   EXPECT_EQ(stats->source.raw_bytes, 1000);
   EXPECT_EQ(stats->source.cleaned_words, 150);
   EXPECT_EQ(stats->source.encoded_bytes, 400);

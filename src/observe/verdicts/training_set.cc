@@ -24,7 +24,7 @@ double dropped_of(const PreparedStats& stats) {
   for (const auto& [reason, count] : stats.dropped) {
     dropped += count;
   }
-  return stats.dropped.empty() ? stats.raw_pairs - stats.train_pairs : dropped;
+  return stats.dropped.empty() ? stats.raw_pairs - stats.train_pairs / stats.copies : dropped;
 }
 
 std::string reasons_text(const PreparedStats& stats) {
@@ -64,13 +64,20 @@ Verdict training_set(const RunData& run) {
   const bool unknown = stats.source.unknown_percent >= kManyUnknown || stats.target.unknown_percent >= kManyUnknown;
   v.label = share >= kWorth ? "much_dropped" : unknown ? "many_unknown" : "fine";
   v.confidence = Confidence::high;
-  v.add("pairs", stats.train_pairs).add("raw_pairs", stats.raw_pairs).add("dropped_pairs", dropped);
+  v.add("pairs", stats.train_pairs)
+      .add("copies", stats.copies)
+      .add("raw_pairs", stats.raw_pairs)
+      .add("dropped_pairs", dropped);
   v.add("dropped_share", share).add("valid_pairs", stats.valid_pairs).add("test_pairs", stats.test_pairs);
   add_side(v, "source", stats.source);
   add_side(v, "target", stats.target);
+  const std::string copies = stats.copies > 1
+                                 ? fmt::format(" ({}, {} times each, in other pieces)",
+                                               count_text(stats.train_pairs / stats.copies), count_text(stats.copies))
+                                 : "";
   v.answer =
-      fmt::format("{} pairs of {} raw lines a side; {} were dropped, {}{}; {}; {}{}.", count_text(stats.train_pairs),
-                  count_text(stats.raw_pairs), count_text(dropped), percent_text(share), reasons_text(stats),
+      fmt::format("{} pairs{} of {} raw lines a side; {} were dropped, {}{}; {}; {}{}.", count_text(stats.train_pairs),
+                  copies, count_text(stats.raw_pairs), count_text(dropped), percent_text(share), reasons_text(stats),
                   side_text("source", stats.source), side_text("target", stats.target),
                   unknown ? "; so many unknown pieces mean that the vocabulary does not fit the text" : "");
   return v;

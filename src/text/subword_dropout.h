@@ -1,0 +1,44 @@
+// Subword regularisation: the same text in other pieces each time, against overfitting of small corpora. Every merge of
+// a BPE model is left out with some probability (Provilkov et al., "BPE-Dropout", 2020).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/philox.h"
+#include "text/subwords.h"
+
+namespace tandem {
+
+class SubwordDropout {
+ public:
+  // `subwords` has to live as long as this. Fails where they have no merges to leave out; `name` is for the message.
+  SubwordDropout(const Subwords& subwords, double rate, const std::string& name);
+  SubwordDropout(const SubwordDropout&) = delete;
+  SubwordDropout& operator=(const SubwordDropout&) = delete;
+
+  // Appends the pieces of one line; they decode to the text that those of Subwords::encode() decode to. Words
+  // with unknown characters or, normalised, more than kLongestWord bytes, and lines with a literal mark of a space keep
+  // their pieces.
+  void encode(std::string_view line, PhiloxStream& random, std::vector<int32_t>& ids) const;
+
+ private:
+  static constexpr size_t kLongestWord = 64;  // the time for a word grows with the square of its length
+
+  struct Piece {
+    int32_t id;
+    float score;  // the highest is merged first
+  };
+
+  void merge(std::string_view text, PhiloxStream& random, std::vector<std::string_view>& parts) const;
+
+  const Subwords& subwords_;
+  double rate_;
+  std::vector<std::string> texts_;  // of the pieces, by id; empty: not made by merges
+  std::unordered_map<std::string_view, Piece> pieces_;
+};
+
+}  // namespace tandem
