@@ -47,7 +47,7 @@ void add_prepare(Program& program) {
       .option("--max-ratio", config.cleaning.max_ratio, "Drop pairs with a larger ratio of words; 0 = no limit")
       .flag("--deduplicate", config.deduplicate, "Keep only the first of equal pairs")
       .flag("--no-shuffle", options->no_shuffle, "Keep the order of the files")
-      .option("--seed", config.seed, "Seed of the shuffle and of --valid-size")
+      .option("--seed", config.seed, "Seed of the shuffle, of --valid-size and of --subword-dropout")
       .option("--vocab-size", config.training.vocab_size, "Subword pieces, special ones counted")
       .flag("--separate", config.separate, "One vocabulary for each language instead of a joint one")
       .option("--character-coverage", config.training.character_coverage,
@@ -58,7 +58,7 @@ void add_prepare(Program& program) {
       .option("--target-tokenizer", config.target_tokenizer, "Model of the target side, if it has its own")
       .option("--subword-dropout", config.subword_dropout,
               "Leave out the merges of the training text's subwords with this probability, against overfitting")
-      .option("--copies", config.copies, "Of every training pair, each with other merges left out")
+      .option("--copies", config.copies, "Copies of every training pair, each with other merges left out")
       .option("--threads", config.threads, "0 = all cores")
       .example(
           "tandem prepare --source train.en.gz --target train.de.gz --valid-source dev.en --valid-target dev.de "

@@ -172,6 +172,8 @@ void Preparation::order_and_hold_out() {
     set.add(source, target);
   }
   places_.resize(places_.size() - valid);
+  require(places_.size() <= INT32_MAX / static_cast<size_t>(config_.copies),
+          "{} pairs, {} of each, are more than training takes, {} in all", places_.size(), config_.copies, INT32_MAX);
   if (!config_.shuffle) {
     std::sort(places_.begin(), places_.end());
   }
@@ -270,8 +272,6 @@ void Preparation::encode() {
   CorpusWriter writer(path, subwords_[0]->size(), subwords_[stats_.joint ? 0 : 1]->size());
   const std::span<const uint64_t> all = places_;
   const size_t count = all.size() * static_cast<size_t>(config_.copies);
-  require(count <= INT32_MAX, "--copies {} of {} pairs are more than training takes, {} in all", config_.copies,
-          all.size(), INT32_MAX);
   for (size_t done = 0; done < count;) {
     const size_t first = done % all.size();
     const auto copy = static_cast<int64_t>(done / all.size());
@@ -289,6 +289,7 @@ void Preparation::encode() {
     progress.show(static_cast<int64_t>(done), static_cast<double>(done) / static_cast<double>(count));
   }
   stats_.copies = config_.copies;
+  stats_.subword_dropout = config_.subword_dropout;
   stats_.pairs = writer.pairs();
   require(stats_.pairs > 0, "no pair is left of {} after cleaning: {}", stats_.raw_pairs, dropped_text(stats_));
   for (SideStats& side : stats_.side) {

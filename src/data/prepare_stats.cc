@@ -86,6 +86,7 @@ std::string to_json(const PrepareStats& stats) {
   }
   const Json json = {{"pairs", {{"raw", stats.raw_pairs}, {"dropped", dropped}, {"train", stats.pairs}}},
                      {"copies", stats.copies},
+                     {"subword_dropout", stats.subword_dropout},
                      {"valid_pairs", stats.valid_pairs},
                      {"test_pairs", stats.test_pairs},
                      {"joint_vocabulary", stats.joint},
@@ -120,8 +121,12 @@ std::string to_table(const PrepareStats& stats) {
   const int64_t dropped = stats.raw_pairs - cleaned;
   text += fmt::format("dropped pairs: {} ({:.2f} %){}{}\n", grouped(dropped), percent(dropped, stats.raw_pairs),
                       dropped_text(stats).empty() ? "" : ": ", dropped_text(stats));
-  const std::string copies =
-      stats.copies == 1 ? "" : fmt::format(" ({}, {} times each, in other pieces)", grouped(cleaned), stats.copies);
+  std::string copies;
+  if (stats.subword_dropout > 0) {
+    const std::string times =
+        stats.copies == 1 ? "" : fmt::format("{}, {} times each, ", grouped(cleaned), stats.copies);
+    copies = fmt::format(" ({}subword dropout {})", times, stats.subword_dropout);
+  }
   text += fmt::format("training pairs: {}{}, validation: {}, test: {}\n", grouped(stats.pairs), copies,
                       grouped(stats.valid_pairs), grouped(stats.test_pairs));
   if (stats.tokenizer_words > 0) {

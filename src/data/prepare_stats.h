@@ -33,6 +33,7 @@ struct PrepareStats {
   int64_t raw_pairs = 0;
   int64_t pairs = 0;                            // in the training corpus, copies counted
   int64_t copies = 1;                           // of every pair, each in other pieces
+  double subword_dropout = 0;                   // rate of the merges left out
   std::array<int64_t, kDropReasons> dropped{};  // by DropReason
   int64_t valid_pairs = 0, test_pairs = 0;
   SideStats side[2];

@@ -14,56 +14,54 @@ size_t bytes_of_character(char first) {
   return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-std::string_view joined(std::string_view left, std::string_view right) {  // neighbours in one text
-  return {left.data(), left.size() + right.size()};
-}
-
 }  // namespace
 
 SubwordDropout::SubwordDropout(const Subwords& subwords, double rate, const std::string& name)
     : subwords_(subwords), rate_(rate) {
   require(subwords.not_only_merges().empty(), "{} does not go with subword dropout, because {}", name,
           subwords.not_only_merges());
+  texts_.reserve(static_cast<size_t>(subwords.size()));  // pieces_ refers to them
   for (int32_t id = 0; id < subwords.size(); ++id) {
-    texts_.push_back(subwords.merge_score(id) ? subwords.piece(id) : "");
-  }
-  for (int32_t id = 0; id < subwords.size(); ++id) {
-    if (const auto score = subwords.merge_score(id)) {
-      pieces_[texts_[static_cast<size_t>(id)]] = {id, *score};
+    const auto score = subwords.merge_score(id);
+    texts_.push_back(score ? subwords.piece(id) : "");
+    if (score) {
+      pieces_[texts_.back()] = {id, *score};
     }
   }
 }
 
-// As SentencePiece merges, but every pair that comes up is left out with probability rate_, until a neighbour changes.
-void SubwordDropout::merge(std::string_view text, PhiloxStream& random, std::vector<std::string_view>& parts) const {
-  std::vector<bool> left_out;  // a part and its right neighbour
-  for (size_t at = 0; at < text.size(); at += parts.back().size()) {
-    parts.push_back(text.substr(at, bytes_of_character(text[at])));
-    left_out.push_back(false);
+float SubwordDropout::score_of(const std::vector<Part>& parts, size_t left) const {
+  if (left + 1 >= parts.size()) {
+    return kNone;
   }
-  while (true) {
-    size_t best = parts.size();
-    float score = 0;
-    for (size_t i = 0; i + 1 < parts.size(); ++i) {
-      const auto found = left_out[i] ? pieces_.end() : pieces_.find(joined(parts[i], parts[i + 1]));
-      if (found != pieces_.end() && (best == parts.size() || found->second.score > score)) {
-        best = i;
-        score = found->second.score;
-      }
-    }
-    if (best == parts.size()) {
+  const std::string_view l = parts[left].text, r = parts[left + 1].text;
+  const auto found = pieces_.find({l.data(), l.size() + r.size()});  // neighbours in one text
+  return found == pieces_.end() ? kNone : found->second.score;
+}
+
+// As SentencePiece merges, but every pair that comes up is left out with probability rate_, until a neighbour changes.
+void SubwordDropout::merge(std::string_view text, PhiloxStream& random, std::vector<Part>& parts) const {
+  for (size_t at = 0; at < text.size(); at += parts.back().text.size()) {
+    parts.push_back({text.substr(at, bytes_of_character(text[at])), kNone});
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].score = score_of(parts, i);
+  }
+  while (!parts.empty()) {
+    const auto best = std::ranges::max_element(parts, {}, &Part::score);  // the first of equals
+    if (best->score == kNone) {
       return;
     }
     if (uniform(random.next()) < rate_) {
-      left_out[best] = true;
+      best->score = kNone;
       continue;
     }
-    parts[best] = joined(parts[best], parts[best + 1]);
-    parts.erase(parts.begin() + static_cast<ptrdiff_t>(best) + 1);
-    left_out.erase(left_out.begin() + static_cast<ptrdiff_t>(best) + 1);
-    left_out[best] = false;
-    if (best > 0) {
-      left_out[best - 1] = false;
+    const auto left = static_cast<size_t>(best - parts.begin());
+    best->text = {best->text.data(), best->text.size() + (best + 1)->text.size()};
+    parts.erase(best + 1);
+    parts[left].score = score_of(parts, left);
+    if (left > 0) {
+      parts[left - 1].score = score_of(parts, left - 1);
     }
   }
 }
@@ -74,7 +72,7 @@ void SubwordDropout::encode(std::string_view line, PhiloxStream& random, std::ve
     return;
   }
   std::vector<int32_t> plain;
-  std::vector<std::string_view> parts;
+  std::vector<Part> parts;
   std::string text;
   while (!line.empty()) {
     const size_t end = std::min(line.find(' '), line.size());
@@ -91,13 +89,13 @@ void SubwordDropout::encode(std::string_view line, PhiloxStream& random, std::ve
     if (text.size() <= kLongestWord && std::ranges::none_of(plain, special)) {
       merge(text, random, parts);
     }
-    const auto known = [&](std::string_view part) { return pieces_.contains(part); };
+    const auto known = [&](const Part& part) { return pieces_.contains(part.text); };
     if (parts.empty() || !std::ranges::all_of(parts, known)) {
       ids.insert(ids.end(), plain.begin(), plain.end());
       continue;
     }
-    for (const std::string_view part : parts) {
-      ids.push_back(pieces_.find(part)->second.id);
+    for (const Part& part : parts) {
+      ids.push_back(pieces_.find(part.text)->second.id);
     }
   }
 }

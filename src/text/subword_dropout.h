@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -26,14 +27,21 @@ class SubwordDropout {
   void encode(std::string_view line, PhiloxStream& random, std::vector<int32_t>& ids) const;
 
  private:
-  static constexpr size_t kLongestWord = 64;  // the time for a word grows with the square of its length
+  static constexpr size_t kLongestWord = 1000;  // the time for a word grows with the square of its length
+  static constexpr float kNone = -std::numeric_limits<float>::infinity();
 
   struct Piece {
     int32_t id;
     float score;  // the highest is merged first
   };
 
-  void merge(std::string_view text, PhiloxStream& random, std::vector<std::string_view>& parts) const;
+  struct Part {
+    std::string_view text;
+    float score;  // of the piece that it makes with its right neighbour; kNone: there is none, or it was left out
+  };
+
+  float score_of(const std::vector<Part>& parts, size_t left) const;
+  void merge(std::string_view text, PhiloxStream& random, std::vector<Part>& parts) const;
 
   const Subwords& subwords_;
   double rate_;

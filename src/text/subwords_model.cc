@@ -150,7 +150,8 @@ ModelTraits examine_pieces(std::string_view model, const std::string& name) {
       }
       if (field == 1) {
         has_mark |= content == kSpaceMark;
-        if (content.find(kSpaceMark, 1) != std::string_view::npos || content.find(' ') != std::string_view::npos) {
+        if (traits.words_depend.empty() &&
+            (content.find(kSpaceMark, 1) != std::string_view::npos || content.find(' ') != std::string_view::npos)) {
           traits.words_depend = fmt::format("the piece '{}' reaches over a space", content);
         }
       }

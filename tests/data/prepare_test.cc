@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -224,6 +225,20 @@ TEST_F(Prepare, CopiesInOtherPieces) {
   EXPECT_FALSE(fs::exists(config_.out));
 }
 
+TEST_F(Prepare, ImpossibleRatesAndCopiesAreRefused) {
+  config_.copies = 2;
+  for (const double rate : {-0.1, 1.0, std::nan("")}) {
+    config_.subword_dropout = rate;
+    EXPECT_TRUE(contains(message_of([&] { prepare(config_); }), "--subword-dropout must be 0 or more and below 1"));
+  }
+  config_.subword_dropout = 0.1;
+  for (const int64_t copies : {0, -1, 1001}) {
+    config_.copies = copies;
+    EXPECT_TRUE(contains(message_of([&] { prepare(config_); }), "--copies must be 1 to 1000"));
+  }
+  EXPECT_FALSE(fs::exists(config_.out));
+}
+
 TEST_F(Prepare, CopiesOfSeparateVocabulariesCountDroppedPairsOnce) {
   write_file(at("more.en"), read_file(at("train.en")) + "w1x\n\xE2\x80\x8B\n");
   write_file(at("more.de"), read_file(at("train.de")) +
@@ -242,9 +257,11 @@ TEST_F(Prepare, CopiesOfSeparateVocabulariesCountDroppedPairsOnce) {
   EXPECT_EQ(std::accumulate(stats.dropped.begin(), stats.dropped.end(), stats.pairs / 4), 2002);
   const auto json = nlohmann::json::parse(read_file(config_.out / "stats.json"));
   EXPECT_EQ(json["copies"], 4);
+  EXPECT_EQ(json["subword_dropout"], 0.3);
   EXPECT_EQ(json["source"]["cleaned"]["lines"], stats.pairs / 4);
   EXPECT_EQ(json["source"]["encoded"]["lines"], stats.pairs);
-  EXPECT_TRUE(contains(to_table(stats), fmt::format("({}, 4 times each, in other pieces)", grouped(stats.pairs / 4))));
+  EXPECT_TRUE(
+      contains(to_table(stats), fmt::format("({}, 4 times each, subword dropout 0.3)", grouped(stats.pairs / 4))));
   auto pairs = pairs_of(data);
   std::sort(pairs.begin(), pairs.end());
   for (size_t i = 0; i < pairs.size(); i += 4) {

@@ -208,6 +208,7 @@ TEST(RunReader, RunDirectoryWithSeveralRanks) {
   EXPECT_EQ(run.config, "seed = 1\n");
   const auto stats = read_stats(directory.path());
   ASSERT_TRUE(stats);
+  EXPECT_EQ(stats->copies, 1);  // of a file that does not say
   EXPECT_EQ(stats->raw_pairs, 10);
   EXPECT_TRUE(std::isnan(stats->train_pairs));
   EXPECT_EQ(stats->source_tokens, 7);

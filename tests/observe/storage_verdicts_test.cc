@@ -193,7 +193,7 @@ TEST(StorageVerdicts, TrainingSet) {
 TEST(StorageVerdicts, StatsOfPrepareAreRead) {
   const testing::TemporaryDirectory directory(testing::memory_directory());
   std::ofstream(directory / "stats.json")
-      << R"({"pairs":{"raw":100,"dropped":{"empty":3,"duplicate":7,"odd":"x"},"train":90},"copies":1,"valid_pairs":5,"test_pairs":0,
+      << R"({"pairs":{"raw":100,"dropped":{"empty":3,"duplicate":7,"odd":"x"},"train":90},"copies":2,"valid_pairs":5,"test_pairs":0,
             "source":{"raw":{"lines":100,"bytes":1000},"cleaned":{"lines":90,"bytes":900,"words":150},
                       "encoded":{"lines":90,"bytes":400,"tokens":200},"vocabulary":64,"unknown_tokens":2,"unknown_percent":1.0},
             "target":{"raw":{"bytes":-5},"unknown_percent":1e300}})";
@@ -201,7 +201,7 @@ TEST(StorageVerdicts, StatsOfPrepareAreRead) {
   ASSERT_TRUE(stats);
   EXPECT_EQ(stats->dropped, (std::vector<std::pair<std::string, double>>{{"empty", 3}, {"duplicate", 7}}));
   EXPECT_EQ(stats->valid_pairs, 5);
-  EXPECT_EQ(stats->copies, 1);
+  EXPECT_EQ(stats->copies, 2);
   EXPECT_EQ(stats->source.raw_bytes, 1000);
   EXPECT_EQ(stats->source.cleaned_words, 150);
   EXPECT_EQ(stats->source.encoded_bytes, 400);

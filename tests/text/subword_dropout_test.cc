@@ -108,6 +108,19 @@ TEST(SubwordDropout, TheSameNumbersGiveTheSamePieces) {
   EXPECT_NE(sampled(dropout, line, 1), sampled(dropout, line, 2));
 }
 
+// Languages without spaces have clauses of some hundred bytes as words.
+TEST(SubwordDropout, TextWithoutSpacesHasOtherPiecesToo) {
+  const Subwords subwords = Subwords::from_bytes(small_model({}), "model");
+  const SubwordDropout dropout(subwords, 0.1, "model");
+  std::string word;
+  while (word.size() < 600) {
+    word += "haus\xE6\x97\xA5theung";
+  }
+  const auto ids = sampled(dropout, word, 1);
+  EXPECT_NE(ids, plain(subwords, word));
+  EXPECT_EQ(subwords.decode(ids), word);
+}
+
 TEST(SubwordDropout, LongWordsKeepTheirPieces) {
   const Subwords subwords = Subwords::from_bytes(small_model({}), "model");
   const SubwordDropout dropout(subwords, 0.9, "model");
