@@ -96,23 +96,27 @@ void print(const StepBench& bench) {
   std::printf("%s, %ld parameters\n", bench.device.c_str(), bench.parameters);
   std::printf("ceilings measured here: %.1f TFLOP/s (large matrix product), %.2f TB/s (copy, read + written)\n",
               peak / 1e12, bandwidth / 1e12);
-  double products = 0, product_flops = 0, alone = 0;
+  OpProfile all, products;
   if (!bench.profile.empty()) {
-    std::printf("%8s %6s %9s %9s %8s %8s  %s\n", "ms", "calls", "us/call", "TFLOP/s", "TB/s", "% floor",
-                "op, each alone");
+    std::printf("%8s %6s %9s %9s %8s %9s %8s %8s  %s\n", "ms", "calls", "us/call", "GFLOP", "GB", "TFLOP/s", "TB/s",
+                "% floor", "op, each alone; all its calls");
   }
   for (const OpProfile& op : bench.profile) {
     const double floor = std::max(op.flops / peak, op.bytes / bandwidth);
-    std::printf("%8.3f %6ld %9.1f %9.1f %8.2f %8.1f  %s\n", op.seconds * 1e3, op.calls,
-                op.seconds / static_cast<double>(op.calls) * 1e6, op.flops / op.seconds / 1e12,
-                op.bytes / op.seconds / 1e12, 100 * floor / op.seconds, op.name.c_str());
-    alone += op.seconds;
-    products += op.flops > 0 ? op.seconds : 0;
-    product_flops += op.flops;
+    std::printf("%8.3f %6ld %9.1f %9.1f %8.3f %9.1f %8.2f %8.1f  %s\n", op.seconds * 1e3, op.calls,
+                op.seconds / static_cast<double>(op.calls) * 1e6, op.flops / 1e9, op.bytes / 1e9,
+                op.flops / op.seconds / 1e12, op.bytes / op.seconds / 1e12, 100 * floor / op.seconds, op.name.c_str());
+    for (OpProfile* sum : {&all, op.flops > 0 ? &products : nullptr}) {
+      if (sum != nullptr) {
+        sum->seconds += op.seconds, sum->flops += op.flops, sum->bytes += op.bytes;
+      }
+    }
   }
   if (!bench.profile.empty()) {
-    std::printf("all ops alone: %.2f ms, of these matrix products %.2f ms at %.1f TFLOP/s\n", alone * 1e3,
-                products * 1e3, product_flops / products / 1e12);
+    std::printf("all ops alone: %.2f ms, of these matrix products and attention %.2f ms at %.1f TFLOP/s\n",
+                all.seconds * 1e3, products.seconds * 1e3, products.flops / products.seconds / 1e12);
+    std::printf("in the step the ops' %.2f GB are %.2f TB/s (%.1f %% of the copy)\n", all.bytes / 1e9,
+                all.bytes / bench.seconds / 1e12, 100 * all.bytes / bench.seconds / bandwidth);
   }
   std::printf(
       "step: %.3f ms, %.0f source + %.0f target tokens in %.2f rounds, %.0f target tokens/s, %.1f TFLOP/s (%.1f %% of "

@@ -1,7 +1,9 @@
 // tandem tune: finds the fastest algorithms for a config's matrix products on this GPU.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
+#include "backend/cuda_device.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -11,10 +13,21 @@
 
 namespace tandem::cli {
 
+namespace {
+
+// As train chooses them.
+int workers_of(const TrainConfig& config) {
+  const bool chooses = config.device == "auto" || config.device == "cuda";
+  return chooses ? std::max(1, gpu_count()) : 1;
+}
+
+}  // namespace
+
 void add_tune(Program& program) {
   struct Options {
     std::string config, out = "algorithms.txt";
     std::vector<std::string> overrides;
+    int workers = 0;
   };
   auto options = std::make_shared<Options>();  // shared with the action that runs after parsing
   program
@@ -25,21 +38,25 @@ void add_tune(Program& program) {
       .required()
       .option("settings", options->overrides, "key=value: settings that go before those of the file")
       .option("-o,--out", options->out, "the table")
+      .option("--workers", options->workers, "that will share a step, on all hosts; 0 = all GPUs of this machine")
       .example(
           "tandem tune configs/transformer-base.toml data=data/en-de\n"
           "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de algorithms=algorithms.txt")
       .run([options] {
+        require(options->workers >= 0, "--workers is {}: give 0 or more", options->workers);
         TrainConfig config = load_run_config(options->config, options->overrides);
         const Prepared data = Prepared::open(config.data);
         complete_config(config, data);
         StepBenchOptions bench;
         bench.profile = false;
-        const StepBench before = measure_step(data.train, config, bench);
-        require(!before.algorithms.empty(), "{} has no algorithms to choose from", before.device);
+        bench.ranks = options->workers > 0 ? options->workers : workers_of(config);
         bench.tune = true;
         const StepBench tuned = measure_step(data.train, config, bench);
+        bench.tune = false;
+        const StepBench before = measure_step(data.train, config, bench);
         write_file(options->out, tuned.algorithms);
-        std::printf("%s: a step takes %.3f ms, %.3f ms before; written to %s\n", tuned.device.c_str(),
+        std::printf("%s: a step%s takes %.3f ms, %.3f ms before; written to %s\n", tuned.device.c_str(),
+                    bench.ranks > 1 ? fmt::format("'s share of {} workers", bench.ranks).c_str() : "",
                     tuned.seconds * 1e3, before.seconds * 1e3, options->out.c_str());
       });
 }

@@ -178,6 +178,12 @@ struct WeightGradient {
   View dy, x;      // C [rows, out], C [rows, in]
 };
 
+// The device has less memory than was asked for; what was there before is as it was.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -192,9 +198,12 @@ class Backend {
   virtual int64_t loss_rows() const = 0;
   // How many sentences to decode together.
   virtual int64_t decode_sentences() const = 0;
+  // How many rows of this width a round may have, apart from what fits the memory.
+  virtual int64_t most_rows(int64_t /*width*/) const { return INT64_MAX; }
   // Bytes of the device's memory that are free, and all of them; the machine's on a CPU.
   struct MemorySizes {
     size_t free = 0, total = 0;
+    size_t own = 0;  // that the backend took for itself when it was made
   };
   virtual MemorySizes memory_sizes() const = 0;
 
@@ -216,7 +225,7 @@ class Backend {
   virtual void use_algorithms(const std::string& /*table*/, const std::string& /*name*/) {}
 
   // ---- memory
-  virtual Buffer allocate(size_t bytes) = 0;                  // uninitialised
+  virtual Buffer allocate(size_t bytes) = 0;                  // uninitialised; may throw OutOfMemory
   virtual void upload(const View& to, const void* from) = 0;  // from host memory, contiguous views
   virtual void download(void* to, const View& from) = 0;      // to host memory, contiguous views; waits
   virtual void copy(const View& to, const View& from) = 0;    // same shape; converts between f32, bf16 and f64
@@ -308,7 +317,8 @@ class Backend {
 };
 
 // device: "cpu", "cuda", "cuda:N" or "auto", which takes the first usable GPU and else the CPU. Fails with one sentence
-// where the device is missing or too old. threads: of a CPU, 0 = all usable cores.
+// where the device is missing or too old, or the program was not compiled for it. threads: of a CPU, 0 = all usable
+// cores.
 std::unique_ptr<Backend> make_backend(const std::string& device, int threads = 0);
 
 // Whether this machine's CPU multiplies bf16 in hardware (AVX512_BF16 or AMX-BF16).

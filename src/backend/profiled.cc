@@ -16,6 +16,23 @@ double bytes_of(const Views&... views) {
   return (0.0 + ... + (size(views) * static_cast<double>(size_of(views.dtype))));
 }
 
+std::vector<int32_t> numbers_of(Backend& backend, const View& view) {
+  std::vector<int32_t> numbers(static_cast<size_t>(view.size()));
+  backend.download(numbers.data(), view);
+  return numbers;
+}
+
+// Pairs of a query and a key, over all sentences.
+double attended(Backend& backend, const AttentionShape& shape) {
+  const std::vector<int32_t> queries = numbers_of(backend, shape.query_starts);
+  const std::vector<int32_t> keys = numbers_of(backend, shape.key_starts);
+  double pairs = 0;
+  for (size_t i = 0; i + 1 < queries.size(); ++i) {
+    pairs += static_cast<double>(queries[i + 1] - queries[i]) * static_cast<double>(keys[i + 1] - keys[i]);
+  }
+  return shape.causal ? pairs / 2 : pairs;
+}
+
 std::string shape_of(const char* op, const View& view) { return fmt::format("{} {}x{}", op, view.rows, view.cols); }
 
 }  // namespace
@@ -129,15 +146,15 @@ void ProfiledBackend::plan_attention(const AttentionShape& shape, int64_t query_
 
 void ProfiledBackend::attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
                                 const AttentionShape& shape) {
-  measure(shape_of(shape.causal ? "attention causal" : "attention", out), bytes_of(out, log_sums, q, k, v), 0,
-          [&] { inner_.attention(out, log_sums, q, k, v, shape); });
+  measure(shape_of(shape.causal ? "attention causal" : "attention", out), bytes_of(out, log_sums, q, k, v),
+          4 * attended(inner_, shape) * static_cast<double>(q.cols), [&] { inner_.attention(out, log_sums, q, k, v, shape); });
 }
 
 void ProfiledBackend::attention_backward(const View& dq, const View& dk, const View& dv, const View& dout,
                                          const View& out, const View& log_sums, const View& q, const View& k,
                                          const View& v, const AttentionShape& shape) {
   measure(shape_of(shape.causal ? "attention_backward causal" : "attention_backward", dq),
-          bytes_of(dq, dk, dv, dout, log_sums, q, k, v), 0,
+          bytes_of(dq, dk, dv, dout, log_sums, q, k, v), 8 * attended(inner_, shape) * static_cast<double>(q.cols),
           [&] { inner_.attention_backward(dq, dk, dv, dout, out, log_sums, q, k, v, shape); });
 }
 

@@ -174,6 +174,13 @@ void KeyValueCache::reserve(int64_t rows, int64_t used) {
   capacity_ = capacity;
 }
 
+void KeyValueCache::clear() {
+  buffer_ = {};
+  keys_.clear();
+  values_.clear();
+  capacity_ = 0;
+}
+
 BatchDecoder::BatchDecoder(Backend& backend, Transformer& model, const Weights& weights)
     : backend_(backend),
       model_(model),
@@ -193,10 +200,16 @@ std::vector<std::vector<Hypothesis>> BatchDecoder::translate(std::span<const std
             longest_source());
     limits.push_back(std::min(length + 1 + config.max_extra, model_.config().max_length));
   }
-  arena_.reset();
-  const EncodedSource source = encode(backend_, model_, weights_, sources, arena_);
-  TransformerScorer scorer(backend_, model_, weights_, source, cache_, arena_);
-  return beam_search(scorer, limits, config);
+  try {
+    arena_.reset();
+    const EncodedSource source = encode(backend_, model_, weights_, sources, arena_);
+    TransformerScorer scorer(backend_, model_, weights_, source, cache_, arena_);
+    return beam_search(scorer, limits, config);
+  } catch (const OutOfMemory&) {
+    arena_.clear();
+    cache_.clear();
+    throw;
+  }
 }
 
 }  // namespace tandem

@@ -23,6 +23,7 @@ class KeyValueCache {
 
   // Makes room for `rows` rows; the first `used` rows keep their content.
   void reserve(int64_t rows, int64_t used);
+  void clear();  // holds no memory
   std::span<const View> keys() const { return keys_; }      // for each layer [capacity, D]
   std::span<const View> values() const { return values_; }  //
 
@@ -46,7 +47,7 @@ class BatchDecoder {
   int64_t usual_sentences() const { return backend_.decode_sentences(); }
 
   // Translations of each source (ids without bos and eos, at most longest_source() of them), best first. A sentence's
-  // result does not depend on the others.
+  // result does not depend on the others. Where the memory does not suffice (OutOfMemory), none is held afterwards.
   std::vector<std::vector<Hypothesis>> translate(std::span<const std::vector<int32_t>> sources,
                                                  const DecodeConfig& config);
 

@@ -118,7 +118,17 @@ void Translator::decode(std::vector<Segment>& segments) {
       options_.before_batch();
     }
     progress.show(done);
-    std::vector<std::vector<Hypothesis>> results = decoder_.translate(batch, options_.decode);
+    std::vector<std::vector<Hypothesis>> results;
+    try {
+      results = decoder_.translate(batch, options_.decode);
+    } catch (const OutOfMemory& error) {
+      if (batch.size() == 1) {
+        throw;
+      }
+      options_.batch = static_cast<int64_t>(batch.size() + 1) / 2;
+      log::warning("{}; from now on {} sentences are decoded together", error.what(), options_.batch);
+      continue;
+    }
     for (std::vector<Hypothesis>& hypotheses : results) {
       require(!hypotheses.empty(), "the model gives no piece a probability: its weights are damaged");
       output_pieces_ += static_cast<int64_t>(hypotheses.front().ids.size()) + 1;

@@ -29,7 +29,8 @@ struct TrainPoint {
   double other_seconds = 0;          // of the steps, in none of these parts
   double idle_seconds = 0;           // of the device, between two steps
   double sent_bytes = 0, received_bytes = 0;
-  double flops = 0;  // model FLOPs of this rank's tokens
+  double flops = 0;                // model FLOPs of this rank's tokens
+  double rows = 0, dead_rows = 0;  // that this rank worked through; of these, without a token
   double skipped_steps = 0;
 
   double step_seconds() const { return compute_seconds + communication_seconds + data_seconds + other_seconds; }

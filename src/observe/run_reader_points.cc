@@ -38,6 +38,8 @@ constexpr Named<TrainPoint> kTrainFields[] = {
     {"sent_bytes", &TrainPoint::sent_bytes},
     {"received_bytes", &TrainPoint::received_bytes},
     {"flops", &TrainPoint::flops},
+    {"rows", &TrainPoint::rows},
+    {"dead_rows", &TrainPoint::dead_rows},
     {"skipped_steps", &TrainPoint::skipped_steps},
     {"elapsed_seconds", &TrainPoint::elapsed_seconds},
     {"peak_memory_bytes", &TrainPoint::peak_memory_bytes},
@@ -59,6 +61,8 @@ constexpr double TrainPoint::*kTrainSums[] = {&TrainPoint::pairs,
                                               &TrainPoint::checkpoint_seconds,
                                               &TrainPoint::sent_bytes,
                                               &TrainPoint::received_bytes,
+                                              &TrainPoint::rows,
+                                              &TrainPoint::dead_rows,
                                               &TrainPoint::skipped_steps};
 
 constexpr Named<ProbePoint> kProbeMeans[] = {

@@ -52,9 +52,14 @@ void Arena::reset() {
     for (const Buffer& chunk : chunks_) {
       total += chunk.bytes();
     }
-    chunks_.clear();
+    clear();
     add_chunk(total);
   }
+  release({});
+}
+
+void Arena::clear() {
+  chunks_.clear();
   release({});
 }
 

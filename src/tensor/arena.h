@@ -26,6 +26,7 @@ class Arena {
   Mark mark() const { return {current_, used_}; }
   void release(Mark mark);  // gives back everything taken after the mark
   void reset();
+  void clear();  // reset, and no memory is held
 
   // Makes room for `bytes` now, so that the first step need not grow the arena.
   void reserve(size_t bytes);

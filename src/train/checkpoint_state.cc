@@ -38,6 +38,10 @@ CheckpointState parse(const std::string& text) {
   s.target_tokens = count(json, "target_tokens");
   s.seed = json.at("seed").get<uint64_t>();
   s.data_fingerprint = json.at("data_fingerprint").get<std::string>();
+  if (json.contains("round")) {
+    s.round_source = count(json.at("round"), "source");
+    s.round_target = count(json.at("round"), "target");
+  }
   s.validations = count(json, "validations");
   s.bad_validations = count(json, "bad_validations");
   if (!json.at("best_score").is_null()) {
@@ -73,6 +77,7 @@ std::string to_json(const CheckpointState& s) {
                      {"target_tokens", s.target_tokens},
                      {"seed", s.seed},
                      {"data_fingerprint", s.data_fingerprint},
+                     {"round", {{"source", s.round_source}, {"target", s.round_target}}},
                      {"validations", s.validations},
                      {"bad_validations", s.bad_validations},
                      {"best_score", s.best_score ? number(*s.best_score) : Json(nullptr)},

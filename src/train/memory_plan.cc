@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/grouped.h"
 #include "data/capacity.h"
 #include "train/stepper.h"
 #include "train/team_update.h"
@@ -11,12 +12,32 @@ namespace tandem {
 
 namespace {
 
-constexpr double kUsable = 0.92;  // of the free memory: the rest is for decoding at validations and the driver
+// Left for validations and the driver: a share of the free memory, and on small GPUs more, up to a quarter of it.
+constexpr double kReserve = 0.08, kSmallestReserve = 1e9, kMostReserve = 0.25;
 constexpr int64_t kMostRounds = 4096;
 constexpr int64_t kPartTokens = 256;  // of both sides together
 constexpr int64_t kRoundSlack = 64;   // tokens: a round ends where the next sentence would not fit
 
 double gigabytes(size_t bytes) { return static_cast<double>(bytes) / 1e9; }
+
+size_t usable_bytes(const Backend& backend) {
+  const auto free = static_cast<double>(backend.memory_sizes().free);
+  return static_cast<size_t>(free - std::max(kReserve * free, std::min(kSmallestReserve, kMostReserve * free)));
+}
+
+int64_t rows_of(const MemoryPlan& plan) { return std::max(plan.batch.round.source, plan.batch.round.target); }
+
+// rounds: of a step; 0 = not known.
+std::string describe(const MemoryPlan& plan, const Backend& backend, int64_t rounds) {
+  const RoundCapacity& round = plan.batch.round;
+  return fmt::format(
+      "a step is {} of at most {} + {} tokens in {} sentences; a round takes {:.2f} GB of {:.2f} GB free",
+      rounds > 1    ? fmt::format("{} rounds", rounds)
+      : rounds == 1 ? "one round"
+                    : "rounds",
+      grouped(round.source), grouped(round.target), grouped(round.pairs), gigabytes(plan.arena_bytes),
+      gigabytes(backend.memory_sizes().free));
+}
 
 // At most `tokens` a side in one round; 0 = a whole step.
 MemoryPlan plan_for(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
@@ -29,9 +50,6 @@ MemoryPlan plan_for(const Backend& backend, DType compute, const Corpus& corpus,
   const BatchLayout& largest = plan.layouts.back();
   plan.batch.round = largest.capacity();
   plan.arena_bytes = planned_arena_bytes(backend, config.model, compute, largest);
-  plan.description = fmt::format("a round holds {} + {} tokens in {} sentences and takes {:.2f} GB of {:.2f} GB free",
-                                 plan.batch.round.source, plan.batch.round.target, plan.batch.round.pairs,
-                                 gigabytes(plan.arena_bytes), gigabytes(backend.memory_sizes().free));
   return plan;
 }
 
@@ -46,7 +64,8 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
     plan.batch.part_tokens = wire_type(config.dist, backend, compute) == DType::f64 ? kPartTokens : 0;
     return plan;
   }
-  const auto usable = static_cast<size_t>(kUsable * static_cast<double>(backend.memory_sizes().free));
+  const size_t usable = usable_bytes(backend);
+  const int64_t most_rows = backend.most_rows(config.model.width);
   // A rank's part of a step, which is cut where sentences end and by both sides together.
   const int64_t part = ranks == 1 ? 0 : config.batch.tokens / ranks * 51 / 50 + config.model.max_length;
   const int64_t most =
@@ -57,20 +76,28 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
             "batch.micro_batch = {} does not fit: a round takes {:.2f} GB and {:.2f} GB can be used; lower it, or let "
             "batch.micro_batch = \"fit\" choose",
             config.micro_batch, gigabytes(plan.arena_bytes), gigabytes(usable));
+    require(rows_of(plan) <= most_rows,
+            "batch.micro_batch = {} is too large: a round would have {} rows, and at width {} at most {} are possible",
+            config.micro_batch, rows_of(plan), config.model.width, most_rows);
+    const int64_t together = ranks * most;  // tokens of a round of all ranks
+    const bool by_tokens = config.batch.sentences == 0;
+    plan.description = describe(plan, backend, by_tokens ? (config.batch.tokens + together - 1) / together : 0);
     return plan;
   }
-  const int64_t whole = std::max(plan.batch.round.source, plan.batch.round.target);
-  for (int64_t rounds = 2; plan.arena_bytes > usable && rounds <= kMostRounds; ++rounds) {
-    const int64_t tokens = whole / rounds + kRoundSlack;
+  const int64_t whole = rows_of(plan);
+  int64_t rounds = 1;
+  while ((plan.arena_bytes > usable || rows_of(plan) > most_rows) && rounds < kMostRounds) {
+    const int64_t tokens = whole / ++rounds + kRoundSlack;
     if (tokens < config.model.max_length) {
       break;
     }
     plan = plan_for(backend, compute, corpus, config, tokens, ranks);
   }
-  require(plan.arena_bytes <= usable,
+  require(plan.arena_bytes <= usable && rows_of(plan) <= most_rows,
           "not even a round of one sentence fits: it takes {:.2f} GB and {:.2f} GB can be used; lower "
           "model.max_length or choose a smaller model",
           gigabytes(plan.arena_bytes), gigabytes(usable));
+  plan.description = describe(plan, backend, rounds);
   return plan;
 }
 

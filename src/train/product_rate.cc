@@ -18,9 +18,20 @@ void fill_random(Backend& backend, const View& to, uint32_t seed) {
   backend.wait();
 }
 
+int64_t measured_size(const Backend& backend, int64_t element_bytes) {
+  if (!backend.fixed_shape()) {
+    return 1024;
+  }
+  int64_t n = 8192;
+  while (n > 1024 && static_cast<size_t>(element_bytes * n * n) > backend.memory_sizes().free / 2) {
+    n /= 2;
+  }
+  return n;
+}
+
 double measure_product_rate(Backend& backend, DType compute, int repeats) {
   const bool gpu = backend.fixed_shape();
-  const int64_t n = gpu ? 8192 : 1024;
+  const int64_t n = measured_size(backend, 12);  // as it grows, the arena holds three matrices of f32
   repeats = repeats > 0 ? repeats : gpu ? 20 : 3;
   Arena arena([&backend](size_t bytes) { return backend.allocate(bytes); });
   const View wide = arena.take(DType::f32, n, n);

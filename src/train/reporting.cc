@@ -41,6 +41,8 @@ Record train_record(const Window& window, const CheckpointState& state, bool fir
       .add("validation_seconds", window.validation_seconds)
       .add("checkpoint_seconds", window.checkpoint_seconds)
       .add("flops", window.flops)
+      .add("rows", static_cast<double>(window.rows))
+      .add("dead_rows", static_cast<double>(window.dead_rows))
       .add("sent_bytes", static_cast<double>(window.traffic.sent))
       .add("received_bytes", static_cast<double>(window.traffic.received))
       .add("skipped_steps", static_cast<double>(window.skipped))

@@ -23,6 +23,8 @@ struct Window {
   double transfer_seconds = 0;       // that sums over the ranks took, hidden behind compute or not
   double idle_seconds = 0;           // between two steps, by the device's clock
   double flops = 0;                  // of this rank's part of the steps
+  int64_t rows = 0;                  // that this rank worked through, of both sides
+  int64_t dead_rows = 0;             // of these, without a token
   Traffic traffic;                   // of this rank
   double validation_seconds = 0;
   double checkpoint_seconds = 0;

@@ -35,7 +35,7 @@ Ceilings measure_ceilings(Backend& backend, DType compute) {
   constexpr int kRepeats = 20;
   Ceilings ceilings;
   ceilings.product_flops = measure_product_rate(backend, compute, kRepeats);
-  const int64_t n = backend.fixed_shape() ? 8192 : 1024;
+  const int64_t n = measured_size(backend, 8);
   Arena arena([&backend](size_t bytes) { return backend.allocate(bytes); });
   const View from = arena.take(DType::f32, n, n), to = arena.take(DType::f32, n, n);
   fill_random(backend, from, 1);
@@ -66,6 +66,14 @@ void take_all_but(size_t under_way, Stepper& stepper) {
   }
 }
 
+// Op by op, so that the first product of every shape can be timed.
+void tune(Stepper& stepper, const std::vector<TrainStep>& steps, uint64_t seed) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    stepper.give(steps[i], state_of(steps[i], i, seed), false);
+    take_all_but(0, stepper);
+  }
+}
+
 // Gives all steps; seconds of one, without the first `warm_up`.
 double time_steps(Backend& backend, Stepper& stepper, const std::vector<TrainStep>& steps, size_t warm_up,
                   uint64_t seed) {
@@ -75,7 +83,7 @@ double time_steps(Backend& backend, Stepper& stepper, const std::vector<TrainSte
       backend.wait();
       watch.lap();
     }
-    stepper.give(steps[i], state_of(steps[i], i, seed), i > 0);  // the first, op by op, chooses the algorithms
+    stepper.give(steps[i], state_of(steps[i], i, seed));
     take_all_but(kStepsUnderWay, stepper);
   }
   backend.wait();
@@ -85,17 +93,19 @@ double time_steps(Backend& backend, Stepper& stepper, const std::vector<TrainSte
 }
 
 // Means of the timed steps.
-void describe(StepBench& bench, std::span<const TrainStep> steps, const MemoryPlan& plan, const ModelConfig& model) {
+void describe(StepBench& bench, std::span<const TrainStep> steps, const Stepper& stepper, const ModelConfig& model) {
   const auto count = static_cast<double>(steps.size());
+  double rows = 0, tokens = 0;
   for (const TrainStep& step : steps) {
+    rows += static_cast<double>(stepper.rows_of(step));
+    tokens += static_cast<double>(tokens_of(step));
     bench.source_tokens += static_cast<double>(step.source_tokens) / count;
     bench.target_tokens += static_cast<double>(step.target_tokens) / count;
     bench.rounds += static_cast<double>(step.rounds.size()) / count;
     bench.flops += step_flops(model, step) / count;
     note_lengths(bench.lengths, step);
   }
-  const double capacity = bench.rounds * static_cast<double>(plan.batch.round.source + plan.batch.round.target);
-  bench.dead_rows = plan.layouts.empty() ? 0 : 1 - (bench.source_tokens + bench.target_tokens) / capacity;
+  bench.dead_rows = rows > 0 ? 1 - tokens / rows : 0;
 }
 
 // One step, op by op, each timed by itself.
@@ -118,7 +128,9 @@ std::vector<OpProfile> profile_step(Backend& backend, ModelState& weights, const
 
 StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const StepBenchOptions& options) {
   const auto backend = make_backend(config.device, config.threads);
-  const size_t free_before = backend->memory_sizes().free;
+  require(!options.tune || backend->fixed_shape(),
+          "nothing can be tuned on {}: only a GPU has algorithms to choose from", backend->description());
+  const Backend::MemorySizes before = backend->memory_sizes();
   const DType compute = compute_type(config.precision, *backend);
   if (!options.algorithms.empty()) {
     backend->use_algorithms(options.algorithms, "the table of algorithms");
@@ -129,8 +141,8 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
   initialize(HostCopy(*backend, weights.masters(), HostCopy::write).view(), model.parameters(), config.seed);
   weights.refresh_copy();
   Adam adam(*backend, model.parameters().flat_size(), {config.optimizer.adam});
-  const MemoryPlan plan = plan_memory(*backend, compute, corpus, config);
-  Batcher batcher(corpus, plan.batch);
+  const MemoryPlan plan = plan_memory(*backend, compute, corpus, config, options.ranks);
+  Batcher batcher(corpus, plan.batch, 0, options.ranks);
   std::vector<TrainStep> steps;
   for (int64_t i = 0; i < options.warm_up + options.steps; ++i) {
     steps.push_back(batcher.next());
@@ -142,10 +154,13 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
     auto sums = make_team_update(*backend, model, weights, *alone, config.dist);
     Stepper stepper(*backend, model, weights, adam, config.label_smoothing, plan.layouts, sums ? &*sums : nullptr);
     stepper.reserve(plan.arena_bytes);
+    if (options.tune) {
+      tune(stepper, steps, config.seed);
+    }
     bench.seconds = time_steps(*backend, stepper, steps, warm_up, config.seed);
-    bench.memory = free_before - std::min(free_before, backend->memory_sizes().free);
+    bench.memory = before.own + before.free - std::min(before.free, backend->memory_sizes().free);
+    describe(bench, std::span(steps).subspan(warm_up), stepper, config.model);
   }
-  describe(bench, std::span(steps).subspan(warm_up), plan, config.model);
   bench.device = backend->description();
   bench.parameters = model.parameters().count();
   bench.algorithms = backend->algorithms();

@@ -25,7 +25,7 @@ struct StepBench {
   double rounds = 0;
   double flops = 0;      // a step, on true tokens
   double dead_rows = 0;  // share of the capacity that holds no token
-  size_t memory = 0;     // bytes taken on the device
+  size_t memory = 0;     // bytes taken on the device, without the driver's own
   Ceilings ceilings;
   std::vector<OpProfile> profile;    // of one step, op by op; empty where it was not asked for
   std::vector<std::string> lengths;  // "source target" of every pair of the timed steps, in order
@@ -35,7 +35,8 @@ struct StepBench {
 struct StepBenchOptions {
   int64_t warm_up = 5;
   int64_t steps = 50;
-  bool tune = false;
+  bool tune = false;  // choose algorithms first
+  int ranks = 1;      // the step of one of so many
   bool profile = true;
   std::string algorithms;  // a table made by tuning; empty = none
 };

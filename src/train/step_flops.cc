@@ -2,6 +2,14 @@
 
 namespace tandem {
 
+int64_t tokens_of(const TrainStep& step) {
+  size_t tokens = 0;
+  for (const HostBatch& round : step.rounds) {
+    tokens += round.source.tokens.size() + round.target.tokens.size();
+  }
+  return static_cast<int64_t>(tokens);
+}
+
 double step_flops(const ModelConfig& model, const TrainStep& step) {
   const double d = static_cast<double>(model.width), f = static_cast<double>(model.feed_forward);
   const double encoder = model.encoder_layers, decoder = model.decoder_layers;

@@ -126,6 +126,23 @@ void Stepper::run(Recordable& work, bool recorded, const std::function<void()>& 
   work.recording->run();
 }
 
+std::vector<BatchLayout>::const_iterator Stepper::layout_of(const HostBatch& batch) const {
+  const auto layout = std::find_if(layouts_.begin(), layouts_.end(),
+                                   [&batch](const BatchLayout& candidate) { return candidate.holds(batch); });
+  require(layout != layouts_.end(), "a round of {} + {} tokens and {} pairs is larger than the largest capacity",
+          batch.source.tokens.size(), batch.target.tokens.size(), batch.pairs.size());
+  return layout;
+}
+
+int64_t Stepper::rows_of(const TrainStep& step) const {
+  int64_t rows = 0;
+  for (const HostBatch& batch : step.rounds) {
+    rows += layouts_.empty() ? static_cast<int64_t>(batch.source.tokens.size() + batch.target.tokens.size())
+                             : layout_of(batch)->capacity().source + layout_of(batch)->capacity().target;
+  }
+  return rows;
+}
+
 void Stepper::give_fixed_shape(const TrainStep& step, StepState& state, bool recorded) {
   std::vector<const HostBatch*> rounds;
   for (const HostBatch& batch : step.rounds) {
@@ -141,10 +158,7 @@ void Stepper::give_fixed_shape(const TrainStep& step, StepState& state, bool rec
   const int64_t target_rows = rows_capacity(static_cast<int64_t>(step.target_ids.size()), config.target_vocabulary);
   for (size_t i = 0; i < rounds.size(); ++i) {
     const HostBatch& batch = *rounds[i];
-    const auto layout = std::find_if(layouts_.begin(), layouts_.end(),
-                                     [&batch](const BatchLayout& candidate) { return candidate.holds(batch); });
-    require(layout != layouts_.end(), "a round of {} + {} tokens and {} pairs is larger than the largest capacity",
-            batch.source.tokens.size(), batch.target.tokens.size(), batch.pairs.size());
+    const auto layout = layout_of(batch);
     state.first_source = batch.source.first;
     state.first_target = batch.target.first;
     const std::span<std::byte> block = feed_->next();

@@ -56,6 +56,9 @@ class Stepper {
   size_t under_way() const { return results_->waiting(); }
   StepResult take();  // of the oldest step given; waits for it
 
+  // Rows of both sides that this rank works through for a step, those without a token counted.
+  int64_t rows_of(const TrainStep& step) const;
+
   // Bytes that this rank sends and receives for a step.
   Traffic planned_traffic(const TrainStep& step) const;
 
@@ -74,6 +77,8 @@ class Stepper {
   void round(const Batch& batch, bool first, bool last);  // the first writes the gradients, the others add to them
   void update(const TeamRows& rows, const StepState* state);
 
+  // The smallest that holds the round.
+  std::vector<BatchLayout>::const_iterator layout_of(const HostBatch& batch) const;
   void give_true_counts(const TrainStep& step, StepState& state);
   void give_fixed_shape(const TrainStep& step, StepState& state, bool recorded);
   struct Recordable {

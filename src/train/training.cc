@@ -108,6 +108,8 @@ void Training::give_step() {
   given.pause = wants_pause();
   state.pause = given.pause ? 1 : 0;
   given.flops = step_flops(config_.model, given.step);
+  given.rows = stepper_.rows_of(given.step);
+  given.tokens = tokens_of(given.step);
   given.traffic = stepper_.planned_traffic(given.step);
   give_to_backend(given.step, state);
   last_epochs_done_ = given.step.epochs_done;
@@ -171,6 +173,8 @@ void Training::count(const GivenStep& given, const StepResult& result) {
   window_.idle_seconds += ended_ == 0 ? 0 : static_cast<double>(result.clock.begin - ended_) * 1e-9;
   ended_ = result.clock.end;
   window_.flops += given.flops;
+  window_.rows += given.rows;
+  window_.dead_rows += given.rows - given.tokens;
   window_.traffic = window_.traffic + given.traffic;
   pause_asked_ = pause_asked_ || (team_update_ ? result.pause > 0 : given.pause);
   ++window_.steps;

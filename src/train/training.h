@@ -33,6 +33,8 @@ struct GivenStep {
   TrainStep step;
   double learning_rate = 0;
   double flops = 0;      // of this rank's part
+  int64_t rows = 0;      // of this rank's part, worked through
+  int64_t tokens = 0;    // that these hold
   bool pause = false;    // this rank wants a pause after it
   Traffic traffic = {};  // of this rank, by plan
 };
@@ -68,6 +70,7 @@ class Training {
   void count(const GivenStep& given, const StepResult& result);
   void roll_back();
 
+  RoundCapacity fixed_round() const { return plan_.layouts.empty() ? RoundCapacity{} : plan_.batch.round; }
   int64_t given() const { return state_.step + static_cast<int64_t>(given_.size()); }  // steps given so far
   bool pause_due() const;    // something must be done between the steps that were given and the next
   bool wants_pause() const;  // this rank does, for a reason that the others do not know: a clock or a signal

@@ -17,7 +17,12 @@ std::string Training::use_algorithms() {
   constexpr size_t kMostBytes = 1 << 20;
   if (!team_run_.starts_over() && std::filesystem::exists(run_.algorithms())) {
     try {
-      backend_->use_algorithms(read_file(run_.algorithms(), kMostBytes), run_.algorithms().string());
+      const std::string own = read_file(run_.algorithms(), kMostBytes);
+      backend_->use_algorithms(own, run_.algorithms().string());
+      if (!config_.algorithms.empty() && own != small_file(config_.algorithms)) {
+        log::warning("the run goes on with the algorithms that it began with, {}, not with {}",
+                     run_.algorithms().string(), config_.algorithms);
+      }
     } catch (const Error& error) {
       log::warning("{}; the run goes on without it, and not with the same bits", error.what());
     }
@@ -139,6 +144,15 @@ bool Training::resume() {
   }
   log::info("going on from step {} ({}); --start-over begins anew", grouped(state_.step),
             found ? found->string() : "another host's checkpoint");
+  const RoundCapacity now = fixed_round();
+  if (now.source > 0 && state_.round_source > 0 &&
+      (now.source != state_.round_source || now.target != state_.round_target)) {
+    log::warning(
+        "a round has room for {} + {} tokens now and had it for {} + {}: gradients are added up in another order, so "
+        "the "
+        "run does not go on with the same bits (a number as batch.micro_batch keeps the size)",
+        grouped(now.source), grouped(now.target), grouped(state_.round_source), grouped(state_.round_target));
+  }
   return true;
 }
 

@@ -154,7 +154,10 @@ void Training::save() {
 }
 
 void Training::write_checkpoint(const CheckpointTensors& tensors) {
-  const Checkpoint checkpoint{state_, team_run_.settings(), data_.source.bytes(),
+  CheckpointState state = state_;
+  state.round_source = fixed_round().source;
+  state.round_target = fixed_round().target;
+  const Checkpoint checkpoint{state, team_run_.settings(), data_.source.bytes(),
                               data_.joint ? "" : data_.target.front().bytes()};
   const auto directory = save_checkpoint(run_.root(), checkpoint, model_.parameters(), tensors);
   if (state_.best_score && state_.best_step == state_.step) {

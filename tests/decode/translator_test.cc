@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sentencepiece_trainer.h>
 
+#include "backend/forwarding.h"
 #include "core/philox.h"
 #include "decode/translate_stream.h"
 
@@ -188,6 +189,46 @@ TEST(Formatted, TextScoresAndNBest) {
   EXPECT_EQ(formatted(two, 12, OutputFormat::scores), "-0.500000\t-1.250000\teins zwei\n");
   EXPECT_EQ(formatted(two, 12, OutputFormat::n_best),
             "12 ||| eins zwei ||| -0.500000 ||| -1.250000\n12 ||| zwei ||| -0.750000 ||| -2.000000\n");
+}
+
+// A device with so little memory that a whole batch does not fit.
+class SmallMemory final : public ForwardingBackend {
+ public:
+  SmallMemory(Backend& inner, size_t most) : ForwardingBackend(inner), most_(most) {}
+  Buffer allocate(size_t bytes) override {
+    if (bytes > most_) {
+      ++refusals;
+      throw OutOfMemory("out of the test's memory");
+    }
+    return ForwardingBackend::allocate(bytes);
+  }
+  int refusals = 0;
+
+ private:
+  size_t most_;
+};
+
+TEST_F(TranslatorTest, DecodesFewerSentencesWhereMemoryIsShort) {
+  std::vector<std::string> lines;
+  for (uint32_t i = 0; i < 600; ++i) {
+    lines.push_back(sentence(i, 1 + i % 9));
+  }
+  const std::vector<std::string> expected = translator(options()).translate_best(lines);
+
+  SmallMemory small(*backend, 3 << 20);
+  Transformer same(small, config());
+  BatchDecoder short_of_memory(small, same, weights());
+  Translator careful(short_of_memory, subwords, subwords, options(1, 600));
+  EXPECT_EQ(careful.translate_best(lines), expected);
+  EXPECT_GT(small.refusals, 0);
+  EXPECT_LT(careful.batch(), 600);
+  EXPECT_GT(careful.batch(), 1);
+
+  SmallMemory none(*backend, 1000 << 10);  // not even an arena's smallest piece
+  Transformer nothing(none, config());
+  BatchDecoder without(none, nothing, weights());
+  Translator fails(without, subwords, subwords, options());
+  EXPECT_THROW(fails.translate_best(lines), OutOfMemory);
 }
 
 }  // namespace

@@ -412,8 +412,11 @@ TEST(ClusterVerdicts, PowerIsThatOfSteps) {
   metrics.probes.insert(metrics.probes.begin(), starting);
   for (TrainPoint& point : metrics.train) {
     point.idle_seconds = 0.002 * point.step_seconds();
+    point.rows = 50'000, point.dead_rows = 3'000;
   }
   const Verdict v = gpu_work(run);
+  EXPECT_NEAR(v.figure("dead_row_share"), 0.06, 1e-9);
+  EXPECT_NE(v.answer.find("6.0 % of the rows that it works through hold no token"), std::string::npos) << v.answer;
   EXPECT_NEAR(v.figure("power"), 695, 1e-6);
   EXPECT_NEAR(v.figure("power_capped_share"), 1, 1e-9);
   EXPECT_NEAR(v.figure("device_idle_share"), 0.002, 1e-9);

@@ -52,14 +52,17 @@ std::byte* address(const View& view, int64_t row, int64_t col) {
 
 Backend::MemorySizes CpuBackend::memory_sizes() const {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return {static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * page, static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * page};
+  return {.free = static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * page,
+          .total = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * page};
 }
 
 Buffer CpuBackend::allocate(size_t bytes) {
   const size_t rounded = std::max((bytes + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
   require(rounded >= bytes, "cannot allocate {} bytes", bytes);
   void* data = std::aligned_alloc(kAlignment, rounded);
-  require(data != nullptr, "out of memory: {} bytes wanted; a smaller batch needs less", bytes);
+  if (data == nullptr) {
+    throw OutOfMemory(fmt::format("out of memory: {} bytes wanted; a smaller batch needs less", bytes));
+  }
   return Buffer(data, bytes, Memory::host, [](void* p) { std::free(p); });
 }
 

@@ -8,9 +8,12 @@
 
 namespace tandem {
 
+[[noreturn]] void fail_cuda(cudaError_t status, const char* what);
+
 inline void check(cudaError_t status, const char* what) {
-  require(status == cudaSuccess, "the GPU failed at {}: {} ({})", what, cudaGetErrorString(status),
-          cudaGetErrorName(status));
+  if (status != cudaSuccess) {
+    fail_cuda(status, what);
+  }
 }
 
 inline void check(cublasStatus_t status, const char* what) {

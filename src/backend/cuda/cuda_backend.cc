@@ -2,6 +2,7 @@
 
 #include "backend/cuda/check.h"
 #include "backend/cuda_device.h"
+#include "core/log.h"
 
 namespace tandem {
 
@@ -21,6 +22,22 @@ std::string problem_of(int device) {
                        properties.name, properties.major, properties.minor);
   }
   return {};
+}
+
+// Whether this error says that a program has no code that runs on a GPU, neither compiled for it nor by its driver.
+bool means_no_code(cudaError_t status) {
+  switch (status) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorInvalidKernelImage:
+    case cudaErrorInvalidPtx:
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorJitCompilerNotFound:
+    case cudaErrorJitCompilationDisabled:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // The number of GPUs, or why there is none.
@@ -75,12 +92,33 @@ std::unique_ptr<Backend> make_cuda_backend(int device) {
 
 CudaBackend::CudaBackend(int device) : device_(device) {
   check(cudaSetDevice(device), "choosing the GPU");
+  require_code();
   check(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, device), "reading the GPU's size");
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
   check(cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking), "creating a stream");
   scratch_ = allocate(kScratchBytes);
   late_sums_ = std::make_unique<cuda::LateSums>(allocate(kLateSumsBytes), stream_);
   gemm_ = std::make_unique<cuda::Gemm>(*this, stream_);
+}
+
+void CudaBackend::require_code() const {
+  cudaFuncAttributes found{};
+  const cudaError_t status = look_for_code(found);
+  if (means_no_code(status)) {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device_), "reading the GPU's name");
+    const int capability = properties.major * 10 + properties.minor;
+    fail(
+        "this tandem has no code for GPU {} ({}, compute capability {}.{}): {}; build it with CUDAARCHS={}{} make "
+        "build, "
+        "or use device=cpu",
+        device_, properties.name, properties.major, properties.minor, cudaGetErrorString(status), capability,
+        capability == 90 ? "a" : "");
+  }
+  check(status, "looking for kernels");
+  if (found.binaryVersion != found.ptxVersion) {
+    log::info("the driver compiles for this GPU, which takes a while unless its cache has the result");
+  }
 }
 
 CudaBackend::~CudaBackend() {
@@ -103,6 +141,7 @@ int64_t CudaBackend::loss_rows() const { return 12544; }
 Backend::MemorySizes CudaBackend::memory_sizes() const {
   MemorySizes sizes;
   check(cudaMemGetInfo(&sizes.free, &sizes.total), "asking for the free memory");
+  sizes.own = scratch_.bytes() + kLateSumsBytes + cuda::Gemm::kWorkspaceBytes;
   return sizes;
 }
 

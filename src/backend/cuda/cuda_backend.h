@@ -25,6 +25,7 @@ class CudaBackend final : public Backend {
   bool computes(DType type) const override { return type == DType::bf16; }
   int64_t loss_rows() const override;
   int64_t decode_sentences() const override { return 512; }
+  int64_t most_rows(int64_t width) const override;
   MemorySizes memory_sizes() const override;
 
   void wait() override;
@@ -96,6 +97,9 @@ class CudaBackend final : public Backend {
             static_cast<size_t>(count) * sizeof(T), scratch_.bytes());
     return static_cast<T*>(scratch_.data());
   }
+
+  void require_code() const;
+  static cudaError_t look_for_code(cudaFuncAttributes& found);  // of this program for the chosen GPU
 
   // With a plan of its own where the shape has none. tile: the kernel's.
   cuda::AttentionArguments attention_arguments(AttentionShape shape, int tile, const View& q, const View& k);

@@ -216,6 +216,11 @@ __global__ void __launch_bounds__(kThreads, 2) add_parts_kernel(const Arguments 
 
 }  // namespace
 
+// Their parts fill the scratch memory.
+int64_t CudaBackend::most_rows(int64_t width) const {
+  return static_cast<int64_t>(scratch_.bytes() / sizeof(float)) / (2 * width) * kPiece;
+}
+
 void CudaBackend::embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
                                  const Dropout& dropout) {
   require(dtable.dtype == DType::f32 && dx.dtype == DType::bf16,

@@ -12,7 +12,6 @@ namespace tandem::cuda {
 
 namespace {
 
-constexpr size_t kWorkspaceBytes = size_t{64} << 20;
 constexpr int kProposals = 64;    // that tuning times
 constexpr int kFewProposals = 8;  // where not all will do
 // Where a product's sum is split into parts, cuBLASLt 13.1 may leave out the last terms unless their number is a
@@ -183,6 +182,7 @@ void Gemm::choose_algorithm(Plan& plan, const GemmKey& key, const GemmCall& call
                                      static_cast<int>(proposals.size()), proposals.data(), &count);
   cublasLtMatmulPreferenceDestroy(preference);
   proposals.resize(static_cast<size_t>(count));
+  std::erase_if(proposals, [](const auto& proposal) { return proposal.state != CUBLAS_STATUS_SUCCESS; });
   if (!may_split(key)) {
     std::erase_if(proposals, [](const auto& proposal) { return splits(proposal.algo); });
   }

@@ -36,6 +36,8 @@ struct GemmKey {
 
 class Gemm {
  public:
+  static constexpr size_t kWorkspaceBytes = size_t{64} << 20;
+
   Gemm(Backend& backend, cudaStream_t stream);
   ~Gemm();
   Gemm(const Gemm&) = delete;

@@ -30,12 +30,16 @@ inline CUtensorMap map_of(const View& view, int rows) {
   return map;
 }
 
-// Whether a kernel with barriers in shared memory can run on this GPU: for others its body is left out.
+static __global__ void empty_kernel() {}
+
+// Whether a kernel with barriers in shared memory can run on this GPU: for others its body is left out, and it takes no
+// more than the driver's own share of that memory.
 template <class... Parameters>
 bool has_body(void (*kernel)(Parameters...)) {
-  cudaFuncAttributes attributes{};
+  cudaFuncAttributes attributes{}, empty{};
   check(cudaFuncGetAttributes(&attributes, kernel), "reading a kernel's attributes");
-  return attributes.sharedSizeBytes > 0;
+  check(cudaFuncGetAttributes(&empty, empty_kernel), "reading a kernel's attributes");
+  return attributes.sharedSizeBytes > empty.sharedSizeBytes;
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

@@ -42,9 +42,10 @@ Buffer CudaBackend::allocate(size_t bytes) {
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // the error is told here, not at the next launch
     const MemorySizes sizes = memory_sizes();
-    fail("out of GPU memory: {:.2f} GB wanted, {:.2f} of {:.2f} GB free; a smaller batch.micro_batch needs less",
-         static_cast<double>(bytes) / 1e9, static_cast<double>(sizes.free) / 1e9,
-         static_cast<double>(sizes.total) / 1e9);
+    throw OutOfMemory(
+        fmt::format("out of GPU memory: {:.2f} GB wanted, {:.2f} of {:.2f} GB free; nvidia-smi shows who else has some",
+                    static_cast<double>(bytes) / 1e9, static_cast<double>(sizes.free) / 1e9,
+                    static_cast<double>(sizes.total) / 1e9));
   }
   check(status, "allocating memory");
   return Buffer(memory, bytes, Memory::device, [](void* p) { cudaFree(p); });

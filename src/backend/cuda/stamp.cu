@@ -14,6 +14,10 @@ __global__ void stamp_kernel(uint64_t* time) {
 
 }  // namespace
 
+cudaError_t CudaBackend::look_for_code(cudaFuncAttributes& found) {
+  return cudaFuncGetAttributes(&found, stamp_kernel);  // all kernels are compiled for the same GPUs
+}
+
 void CudaBackend::stamp(uint64_t* time) { cuda::launch("stamp", stamp_kernel, {1, 1, 0, stream_}, time); }
 
 }  // namespace tandem

@@ -18,6 +18,7 @@ constexpr double kGood = 0.4, kSome = 0.1;  // of the measured peak
 constexpr double kLowPower = 0.35, kHighPower = 0.5;
 constexpr double kBusy = 90;      // percent of "utilisation"
 constexpr double kWaiting = 0.3;  // of a step
+constexpr double kManyDeadRows = 0.03;
 
 // Means over ranks; NaN = not measured on any.
 struct Work {
@@ -27,6 +28,7 @@ struct Work {
   double idle = kUnknown;     // share of a step that waits for data or the network
   double between = kUnknown;  // share of a step that the device idles before it
   double waits_for_network = kUnknown;
+  double dead_rows = kUnknown;  // share of the rows that hold no token
   double power = kUnknown, power_limit = kUnknown, utilisation = kUnknown, clock = kUnknown;
   double throttled = kUnknown, capped = kUnknown;  // share of time: by a fault, by the power limit
   std::set<std::string> reasons;
@@ -52,11 +54,12 @@ class Mean {
 };
 
 void add_clocks(Work& w, const std::vector<RankClock>& clocks) {
-  Mean achieved, peak, idle, between, network;
+  Mean achieved, peak, idle, between, network, dead_rows;
   for (const RankClock& clock : clocks) {
     idle.add((clock.communication + clock.data) / clock.step);
     between.add(clock.idle / clock.step);
     network.add(clock.communication / clock.step);
+    dead_rows.add(clock.dead_rows);
     if (clock.flops > 0 && clock.setup.peak_flops > 0) {
       achieved.add(clock.rate());
       peak.add(clock.setup.peak_flops);
@@ -68,7 +71,7 @@ void add_clocks(Work& w, const std::vector<RankClock>& clocks) {
     }
   }
   w.achieved = achieved.value(), w.peak = peak.value(), w.idle = idle.value(), w.waits_for_network = network.value();
-  w.between = between.value();
+  w.between = between.value(), w.dead_rows = dead_rows.value();
 }
 
 void add_probes(Work& w, const RunData& run) {
@@ -176,6 +179,7 @@ void add_figures(Verdict& v, const Work& w) {
   v.add("achieved", w.achieved, "FLOP/s").add("peak", w.peak, "FLOP/s").add("share_of_peak", w.share());
   v.add("lowest_share_of_peak", w.lowest).add("lowest_rank", w.lowest_rank);
   v.add("idle_share", w.idle).add("network_share", w.waits_for_network).add("device_idle_share", w.between);
+  v.add("dead_row_share", w.dead_rows);
   v.add("power", w.power, "W").add("power_limit", w.power_limit, "W").add("power_share", w.power_share());
   v.add("utilisation", w.utilisation, "%").add("sm_clock", w.clock, "MHz").add("throttled_share", w.throttled);
   v.add("power_capped_share", w.capped);
@@ -209,6 +213,9 @@ Verdict gpu_work(const RunData& run) {
   }
   if (w.gpu && w.between > 0) {
     v.answer += fmt::format(", and between two steps the GPU idles for {} of one", percent_text(w.between));
+  }
+  if (w.dead_rows >= kManyDeadRows) {
+    v.answer += fmt::format("; {} of the rows that it works through hold no token", percent_text(w.dead_rows));
   }
   v.answer += warning_text(w) + throttle_text(w) + ".";
   return v;

@@ -87,6 +87,7 @@ std::vector<RankClock> clocks_of(const RunData& run) {
     clock.sent = sum.sent_bytes / sum.steps;
     clock.received = sum.received_bytes / sum.steps;
     clock.flops = sum.flops / sum.steps;
+    clock.dead_rows = sum.rows > 0 ? std::min(1.0, sum.dead_rows / sum.rows) : kUnknown;
     clocks.push_back(std::move(clock));
   }
   return clocks;

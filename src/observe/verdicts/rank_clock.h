@@ -20,6 +20,7 @@ struct RankClock {
   double pauses = 0;  // seconds of validations and checkpoints, in all
   // Of a mean step: seconds, bytes, FLOPs.
   double step = 0, compute = 0, communication = 0, transfer = 0, data = 0, idle = 0, sent = 0, received = 0, flops = 0;
+  double dead_rows = kUnknown;  // share of the rows that hold no token
 
   std::string name() const;                                           // "rank 3 on gpu2"
   double own() const { return compute + data; }                       // what it takes by itself

@@ -1,0 +1,39 @@
+#include "backend/cuda/check.h"
+
+namespace tandem {
+
+namespace {
+
+// After these every call of the process fails.
+bool is_final(cudaError_t status) {
+  switch (status) {
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContained:
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorExternalDevice:
+    case cudaErrorMpsRpcFailure:
+    case cudaErrorUnknown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void fail_cuda(cudaError_t status, const char* what) {
+  fail("the GPU {} at {}: {} ({}){}", is_final(status) ? "was lost" : "failed", what, cudaGetErrorString(status),
+       cudaGetErrorName(status),
+       is_final(status) ? "; the machine's log may say why (dmesg, a line with Xid), and checkpoints are as they were"
+                        : "");
+}
+
+}  // namespace tandem
