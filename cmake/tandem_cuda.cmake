@@ -5,9 +5,15 @@ if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX} AND EXISTS /usr/
 endif()
 check_language(CUDA)
 if(CMAKE_CUDA_COMPILER)
-  # One architecture by default: Hopper with its own instructions. Others: -DCMAKE_CUDA_ARCHITECTURES="80;90a;100".
+  # By default Hopper with its own instructions, and code from which the driver compiles for any other GPU from compute
+  # capability 8.0 on when the program starts there for the first time. CUDAARCHS="80;89" or -DCMAKE_CUDA_ARCHITECTURES
+  # compile for others at once.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 90a)
+    if(DEFINED ENV{CUDAARCHS})
+      set(CMAKE_CUDA_ARCHITECTURES $ENV{CUDAARCHS})
+    else()
+      set(CMAKE_CUDA_ARCHITECTURES 90a-real 80-virtual)
+    endif()
   endif()
   enable_language(CUDA)
   # CMake 3.25 does not know that nvcc 13 has it.

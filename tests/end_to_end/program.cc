@@ -89,10 +89,11 @@ bool has_ended(pid_t process, int& exit_code) {
   return ended;
 }
 
-Result run(const std::vector<std::string>& arguments, const std::string& input) {
+Result run(const std::vector<std::string>& arguments, const std::string& input,
+           const std::vector<std::string>& environment) {
   const TemporaryDirectory directory;
   write_text(directory / "in", input);
-  const int code = wait_for(spawn(arguments, directory / "in", directory / "out", directory / "err"));
+  const int code = wait_for(spawn(arguments, directory / "in", directory / "out", directory / "err", environment));
   return {code, read_text(directory / "out"), read_text(directory / "err")};
 }
 

@@ -18,10 +18,11 @@ struct Result {
   std::string out, err;
 };
 
-// Standard input comes from `input`.
-Result run(const std::vector<std::string>& arguments, const std::string& input = "");
+// Standard input comes from `input`. environment: NAME=VALUE.
+Result run(const std::vector<std::string>& arguments, const std::string& input = "",
+           const std::vector<std::string>& environment = {});
 
-// Starts the program and returns at once; its output goes to the file `log`. environment: NAME=VALUE.
+// Starts the program and returns at once; its output goes to the file `log`.
 pid_t start(const std::vector<std::string>& arguments, const std::filesystem::path& log,
             const std::vector<std::string>& environment = {});
 int wait_for(pid_t process);                    // exit code as in Result

@@ -1,0 +1,244 @@
+// A GPU that is missing, too old, too small or lost in the middle: one sentence, a non-zero exit, and checkpoints as
+// they were. And what a step asks of the CUDA runtime.
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "end_to_end/program.h"
+
+namespace tandem::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSteps = 12, kInterval = 4;
+
+// On the fake GPU nothing is computed: steps are given and taken, and the weights stay as they were drawn.
+std::vector<std::string> on_gpu(const TemporaryDirectory& directory, const std::string& run,
+                                const std::vector<std::string>& more = {}) {
+  std::vector<std::string> options{"device=cuda",
+                                   "precision=auto",
+                                   "model.width=64",
+                                   "validation.max_sentences=4",
+                                   "validation.train_sample=4",
+                                   "validation.every_steps=8",
+                                   "checkpoint.every_steps=" + std::to_string(kInterval)};
+  options.insert(options.end(), more.begin(), more.end());
+  return train_arguments(directory, run, kSteps, options);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+// The error: the last line, as a sentence of tandem's.
+std::string sentence(const Result& result) {
+  const std::vector<std::string> lines = lines_of(result.err);
+  return lines.empty() || lines.back().rfind("tandem: ", 0) != 0 ? "(none) " + result.err : lines.back();
+}
+
+class FakeGpu : public ::testing::Test {
+ protected:
+  void SetUp() override { make_small_corpus(directory_); }
+
+  // Of a run that nothing disturbs: the names of all calls of the CUDA runtime, without those of closing it.
+  std::vector<std::string> calls(const std::vector<std::string>& arguments) {
+    constexpr size_t kClosing = 2;
+    run(arguments, "", {"FAKE_GPU_TRACE=" + directory_.at("trace")});
+    std::vector<std::string> names = lines_of(read_text(directory_ / "trace"));
+    names.resize(names.size() - std::min(names.size(), kClosing));
+    return names;
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(FakeGpu, WhatIsMissingOrTooOldIsOneSentence) {
+  struct Case {
+    std::string setting, device, expected;
+  };
+  const Case cases[] = {
+      {"FAKE_GPU_DRIVER=0", "cuda", "no NVIDIA driver was found"},
+      {"FAKE_GPU_DRIVER=12040", "cuda", "the NVIDIA driver is too old: it knows CUDA 12.4 and this tandem needs 13."},
+      {"FAKE_GPU_COUNT=0", "cuda", "no GPU can be used: "},
+      {"FAKE_GPU_BROKEN=803", "cuda", "no GPU can be used: the fake GPU's error"},
+      {"FAKE_GPU_COUNT=2", "cuda:2", "there is no GPU 2: this machine has 2, numbered from 0"},
+      {"FAKE_GPU_CAPABILITY=75", "cuda", "GPU 0 (Fake GPU, compute capability 7.5) is too old: 8.0 or later"},
+      {"FAKE_GPU_NO_CODE=1", "cuda",
+       "this tandem has no code for GPU 0 (Fake GPU, compute capability 9.0): the fake GPU's error; build it with "
+       "CUDAARCHS=90a make build, or use device=cpu"},
+      {"FAKE_GPU_MEMORY=1000", "cuda", "out of GPU memory: 0.05 GB wanted, 0.00 of 0.00 GB free"},
+  };
+  for (const auto& [setting, device, expected] : cases) {
+    const Result result = run(on_gpu(directory_, "run", {"device=" + device, "batch.micro_batch=256"}), "", {setting});
+    EXPECT_EQ(result.exit_code, 1) << setting;
+    EXPECT_NE(sentence(result).find(expected), std::string::npos) << setting << ": " << result.err;
+    EXPECT_FALSE(fs::exists(directory_ / "run")) << setting;
+  }
+}
+
+// The free memory decides the rounds of a step; a number that does not fit is refused with both figures.
+TEST_F(FakeGpu, ARoundFitsTheMemory) {
+  const auto trained = [this](const std::string& micro_batch, const std::string& memory) {
+    return run(on_gpu(directory_, "run-" + memory, {"batch.tokens=200000", "batch.micro_batch=" + micro_batch}), "",
+               {"FAKE_GPU_MEMORY=" + memory});
+  };
+  const Result much = trained("\"fit\"", "4000000000");
+  EXPECT_EQ(much.exit_code, 0) << much.err;
+  EXPECT_NE(much.err.find("a step is one round of at most 17"), std::string::npos) << much.err;
+  const Result little = trained("\"fit\"", "1000000000");
+  EXPECT_EQ(little.exit_code, 0) << little.err;
+  EXPECT_NE(little.err.find("a step is 2 rounds of at most 8"), std::string::npos) << little.err;
+  // A run that goes on with other rounds says so.
+  const Result other = run(on_gpu(directory_, "run-1000000000", {"batch.tokens=200000", "stop.max_steps=13"}), "",
+                           {"FAKE_GPU_MEMORY=4000000000"});
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_NE(other.err.find("the run does not go on with the same bits"), std::string::npos) << other.err;
+  const Result refused = trained("200000", "900000000");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(sentence(refused).find("batch.micro_batch = 200000 does not fit: a round takes "), std::string::npos)
+      << refused.err;
+}
+
+// Every kind of GPU takes its own way through the ops: Hopper's kernels, or cuBLASLt and plain ones.
+TEST_F(FakeGpu, RunsEndOnEveryKindOfGpu) {
+  for (const char* capability : {"80", "86", "90", "100", "120"}) {
+    const std::string name = std::string("run-") + capability;
+    const Result result = run(on_gpu(directory_, name), "", {std::string("FAKE_GPU_CAPABILITY=") + capability});
+    EXPECT_EQ(result.exit_code, 0) << capability << ": " << result.err;
+    EXPECT_TRUE(fs::exists(directory_ / name / "latest/model.safetensors")) << capability;
+    const bool compiled = std::string(capability) == "80" || std::string(capability) == "90";
+    EXPECT_EQ(result.err.find("the driver compiles for this GPU") == std::string::npos, compiled) << result.err;
+  }
+}
+
+// Between two launches of a step's graph the host copies a batch and orders two streams: no kernel is launched by
+// itself, nothing is allocated, and it waits for no more than a result of some steps ago.
+TEST_F(FakeGpu, AStepIsOneGraph) {
+  const std::vector<std::string> all =
+      calls(on_gpu(directory_, "run", {"validation.every_steps=0", "checkpoint.every_steps=0"}));
+  const auto first = std::find(all.begin(), all.end(), "cudaGraphLaunch");
+  auto last = first;
+  int steps = 0;
+  for (auto call = first; call != all.end(); ++call) {
+    if (*call == "cudaGraphLaunch" && ++steps <= kSteps) {
+      last = call;
+    }
+  }
+  ASSERT_GE(steps, kSteps);  // validation's come after them
+  for (auto call = first; call != last; ++call) {
+    EXPECT_TRUE(*call == "cudaGraphLaunch" || *call == "cudaMemcpyAsync" || *call == "cudaEventRecord" ||
+                *call == "cudaStreamWaitEvent" || *call == "cudaEventSynchronize")
+        << *call << " between steps";
+  }
+}
+
+TEST_F(FakeGpu, AlgorithmsAreTunedAndKept) {
+  const auto tune = [this](const std::string& table, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"tune",
+                                       directory_.at("config.toml"),
+                                       "data=" + directory_.at("data"),
+                                       "device=cuda",
+                                       "precision=auto",
+                                       "model.width=64",
+                                       "--out",
+                                       directory_.at(table)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments, "", {"FAKE_GPU_CAPABILITY=80", "FAKE_GPU_COUNT=2"});
+  };
+  const auto lines = [this](const std::string& table) { return lines_of(read_text(directory_ / table)); };
+
+  const Result one = tune("one", {"device=cuda:0"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_EQ(lines("one")[0].rfind("tandem matrix products 1; Fake GPU; cuBLASLt ", 0), 0U) << lines("one")[0];
+  // A sentence budget has steps of several sizes, each with its own products.
+  const Result sizes = tune("sizes", {"device=cuda:0", "batch.sentences=40"});
+  ASSERT_EQ(sizes.exit_code, 0) << sizes.err;
+  EXPECT_GT(lines("sizes").size(), 2 * lines("one").size());
+  // Two GPUs share a step: its products have about half the rows.
+  const Result two = tune("two", {});
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  EXPECT_NE(two.out.find("a step's share of 2 workers takes"), std::string::npos) << two.out;
+  EXPECT_NE(lines("two"), lines("one"));
+
+  ASSERT_EQ(run(on_gpu(directory_, "run", {"algorithms=" + directory_.at("one")})).exit_code, 0);
+  EXPECT_EQ(read_text(directory_ / "run/algorithms.txt"), read_text(directory_ / "one"));
+  const Result other = run(on_gpu(directory_, "run", {"algorithms=" + directory_.at("two"), "stop.max_steps=14"}));
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_NE(other.err.find("the run goes on with the algorithms that it began with"), std::string::npos) << other.err;
+  EXPECT_EQ(read_text(directory_ / "run/algorithms.txt"), read_text(directory_ / "one"));
+
+  // Tables of another GPU or library, and damaged ones.
+  const std::string table = read_text(directory_ / "one");
+  write_text(directory_ / "foreign", "tandem matrix products 1; Other GPU; cuBLASLt 1\n");
+  write_text(directory_ / "damaged", table.substr(0, table.find('\n') + 30) + "\n");
+  for (const auto& [name, expected] : {std::pair("foreign", "but this is \"tandem matrix products 1; Fake GPU"),
+                                       std::pair("damaged", ":2 is not a line of a table of matrix products")}) {
+    const Result result = run(on_gpu(directory_, "new", {std::string("algorithms=") + directory_.at(name)}));
+    EXPECT_EQ(result.exit_code, 1) << name;
+    EXPECT_NE(sentence(result).find(expected), std::string::npos) << result.err;
+    EXPECT_FALSE(fs::exists(directory_ / "new"));
+  }
+  const Result cpu = tune("three", {"device=cpu"});
+  EXPECT_EQ(cpu.exit_code, 1);
+  EXPECT_NE(sentence(cpu).find("only a GPU has algorithms to choose from"), std::string::npos) << cpu.err;
+}
+
+TEST_F(FakeGpu, ALostGpuLosesNoCheckpoint) {
+  const auto total = static_cast<long>(calls(on_gpu(directory_, "quiet")).size());
+  const std::string expected = read_text(directory_ / "quiet/latest/model.safetensors");
+  ASSERT_GT(expected.size(), 1000U);
+  const long losses = std::getenv("TANDEM_SOAK") != nullptr ? total : 24;
+  for (long i = 0; i < losses; ++i) {
+    const long lost_at = 1 + i * (total - 1) / std::max(1L, losses - 1);
+    const std::string name = "run-" + std::to_string(lost_at), what = "lost at call " + std::to_string(lost_at);
+    const Result lost = run(on_gpu(directory_, name), "", {"FAKE_GPU_FAILS=" + std::to_string(lost_at)});
+    ASSERT_EQ(lost.exit_code, 1) << what << ": " << lost.err;
+    EXPECT_NE(sentence(lost).find("unspecified launch failure (cudaErrorLaunchFailure)"), std::string::npos)
+        << what << ": " << lost.err;
+    if (fs::exists(directory_ / name / "latest")) {
+      const Result inspected = run({"inspect", directory_.at(name + "/latest")});
+      EXPECT_EQ(inspected.exit_code, 0) << what << ": " << inspected.err;
+    }
+    const Result again = run(on_gpu(directory_, name));
+    ASSERT_EQ(again.exit_code, 0) << what << ", then: " << again.err;
+    EXPECT_EQ(read_text(directory_ / name / "latest/model.safetensors"), expected) << what;
+    fs::remove_all(directory_ / name);
+  }
+}
+
+TEST_F(FakeGpu, OtherCommandsSayThatTheGpuIsLost) {
+  ASSERT_EQ(run(on_gpu(directory_, "run")).exit_code, 0);
+  const std::string model = directory_.at("run");
+  const std::vector<std::vector<std::string>> commands{
+      {"translate", "--model", model, "--device", "cuda", "--input", directory_.at("dev.en"), "--output",
+       directory_.at("out")},
+      {"evaluate", "--model", model, "--device", "cuda", "--source", directory_.at("dev.en"), "--target",
+       directory_.at("dev.de")},
+      {"bench", "step", "--model", "tiny", "--data", directory_.at("data"), "--device", "cuda", "--tokens", "512",
+       "--steps", "2"},
+      {"tune", directory_.at("config.toml"), "data=" + directory_.at("data"), "device=cuda", "precision=auto",
+       "model.width=64", "--out", directory_.at("table")},
+  };
+  for (const auto& command : commands) {
+    const auto total = static_cast<long>(calls(command).size());
+    ASSERT_GT(total, 10) << command[0];
+    fs::remove(directory_ / "out");
+    fs::remove(directory_ / "table");
+    for (const long lost_at : {1L, total / 3, 2 * total / 3, total}) {
+      const Result lost = run(command, "", {"FAKE_GPU_FAILS=" + std::to_string(lost_at)});
+      EXPECT_EQ(lost.exit_code, 1) << command[0] << " at " << lost_at << " of " << total << ": " << lost.err;
+      EXPECT_NE(sentence(lost).find("the GPU was lost at "), std::string::npos) << command[0] << ": " << lost.err;
+    }
+    EXPECT_FALSE(fs::exists(directory_ / "out"));
+    EXPECT_FALSE(fs::exists(directory_ / "table"));
+  }
+}
+
+}  // namespace
+}  // namespace tandem::testing
