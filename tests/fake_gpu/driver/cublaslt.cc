@@ -1,19 +1,15 @@
 // cuBLASLt without a GPU: it has an algorithm for every product, and no product is computed.
 #include <cublasLt.h>
 
-#include <cstdlib>
+#include <atomic>
+#include <cstdint>
 
 namespace {
 
 template <class Handle>
 cublasStatus_t make(Handle* handle) {
-  *handle = static_cast<Handle>(std::malloc(1));
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-template <class Handle>
-cublasStatus_t destroy(Handle handle) {
-  std::free(handle);
+  static std::atomic<uintptr_t> made = 0;
+  *handle = reinterpret_cast<Handle>(++made);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -24,11 +20,11 @@ extern "C" {
 size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
 const char* cublasLtGetStatusString(cublasStatus_t) { return "the fake library's error"; }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return make(handle); }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* operation, cublasComputeType_t, cudaDataType_t) {
   return make(operation);
 }
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t operation) { return destroy(operation); }
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t) { return CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void*,
                                               size_t) {
   return CUBLAS_STATUS_SUCCESS;
@@ -36,9 +32,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t, cublasLtMatm
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType, uint64_t, uint64_t, int64_t) {
   return make(layout);
 }
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy(layout); }
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t) { return CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) { return make(preference); }
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) { return destroy(preference); }
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) { return CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
                                                     const void*, size_t) {
   return CUBLAS_STATUS_SUCCESS;

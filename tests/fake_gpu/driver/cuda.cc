@@ -99,17 +99,12 @@ std::map<const void*, std::string>& kernels() {
   return kernels;
 }
 
-// An object that nothing is known of but its address.
+// An object of which nothing is known but that it is one.
 template <class Handle>
 cudaError_t make(Handle* handle, const char* name) {
-  *handle = reinterpret_cast<Handle>(std::malloc(1));
+  static std::atomic<uintptr_t> made = 0;
+  *handle = reinterpret_cast<Handle>(++made);
   return call(name);
-}
-
-template <class Handle>
-cudaError_t destroy(Handle handle) {
-  std::free(handle);
-  return cudaSuccess;
 }
 
 CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
@@ -189,8 +184,9 @@ cudaError_t cudaFree(void* place) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** place, size_t bytes) {
-  *place = std::calloc(bytes, 1);
-  return call_outside("cudaMallocHost");
+  const cudaError_t status = call_outside("cudaMallocHost");
+  *place = status == cudaSuccess ? std::calloc(bytes, 1) : nullptr;
+  return status;
 }
 cudaError_t cudaFreeHost(void* place) {
   std::free(place);
@@ -234,7 +230,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = *greatest = 0;
   return call("cudaDeviceGetStreamPriorityRange");
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return destroy(stream); }
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return call_outside("cudaStreamSynchronize"); }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return call("cudaStreamWaitEvent"); }
 cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
@@ -243,7 +239,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) 
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return make(event, "cudaEventCreate"); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return make(event, "cudaEventCreateWithFlags"); }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return destroy(event); }
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return call("cudaEventRecord"); }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return call_outside("cudaEventSynchronize"); }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
@@ -261,8 +257,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t, unsigned long long) {
   return make(executable, "cudaGraphInstantiate");
 }
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return destroy(graph); }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) { return destroy(executable); }
+cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return call("cudaGraphLaunch"); }
 
 // ---- kernels
