@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """What the README says of a GPU, measured again on this one; prints a table of what was wanted and what was had.
 
-    gpu_bars.py [--tandem FILE] [--tests FILE] [--data DIR] [--work DIR] [--peer FILE] PART ...
+    gpu_bars.py [--tandem FILE] [--tests FILE] [--data DIR] [--work DIR] [--peer FILE [--python FILE]]
+                [--jit-tests FILE] PART ...
 
-PART: tests (the GPU's tests), jit (the same on the way that GPUs other than Hopper take), step, peer, train (2,000 steps
+PART: tests (the GPU's tests), jit (the same on the way that GPUs other than Hopper take: a build with
+CUDAARCHS=80-virtual), step, peer, train (2,000 steps
 against the benchmark, idle share), decode, multi30k (three seeds, tokenised and raw), sanitize. Without one: all of them.
 DIR has europarl (made by `tandem prepare`), newstest2014.en[.xz] and multi30k/{tok,raw}/{train,val,test}.{en,de}[.xz]; a
 part whose data is missing is left out, with a word. `decode` uses the model that `train` has left in the work directory.
@@ -27,10 +29,9 @@ class Missing(Exception):
     pass
 
 
-def text_of(*command, **environment):
+def text_of(*command):
     """Output of a command that must end well."""
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          env={**os.environ, **environment})
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout[-2000:]}")
     return done.stdout
@@ -68,19 +69,21 @@ def bench(*options):
     return number(r'step: ([\d.]+) ms', text), text
 
 
-def run_tests(name, **environment):
-    text = text_of(args.tests, **environment)
+def run_tests(name, program):
+    text = text_of(program)
     passed = int(number(r'\[  PASSED  \] (\d+) test', text))
     ran = int(number(r'\[=+\] (\d+) tests? from .* ran', text))
     add(name, "all pass", f"{passed} of {ran}", passed == ran and 'SKIPPED' not in text)
 
 
 def tests():
-    run_tests("the GPU's tests")
+    run_tests("the GPU's tests", args.tests)
 
 
 def jit():
-    run_tests("the same, compiled by the driver for any GPU", CUDA_FORCE_PTX_JIT='1')
+    if not args.jit_tests:
+        raise Missing("--jit-tests FILE (made with CUDAARCHS=80-virtual)")
+    run_tests("the same, compiled by the driver for any GPU", args.jit_tests)
 
 
 def step():
@@ -94,7 +97,7 @@ def step():
 def peer():
     if not args.peer:
         raise Missing("--peer FILE")
-    _, text = bench('--write-lengths', os.path.join(args.work, 'lengths'), '--peer', args.peer)
+    _, text = bench('--write-lengths', os.path.join(args.work, 'lengths'), '--peer', args.peer, '--python', args.python)
     at_least("peer / tandem", 2.05, number(r'time for a target token: ([\d.]+)', text))
 
 
@@ -102,7 +105,7 @@ def train():
     run = os.path.join(args.work, 'europarl')
     before = bench()[0]
     text_of(args.tandem, 'train', os.path.join(ROOT, 'configs/europarl-base.toml'), 'data=' + found('europarl'), 'run=' + run,
-            'stop.max_steps=2000', 'validation.every_steps=0', 'validation.decode=false', 'checkpoint.every_steps=0', '--start-over')
+            'device=cuda:0', 'stop.max_steps=2000', 'validation.every_steps=0', 'validation.decode=false', 'checkpoint.every_steps=0', '--start-over')
     after = bench()[0]
     seconds = idle = steps = 0
     with open(os.path.join(run, 'metrics/0.jsonl'), encoding='utf-8') as lines:
@@ -135,7 +138,7 @@ def multi30k():
         runs = [f"{data}-{seed}" for seed in (1, 2, 3)]
         for seed, run in enumerate(runs, 1):
             text_of(args.tandem, 'train', os.path.join(ROOT, 'configs/multi30k-gpu.toml'), 'data=' + data, 'run=' + run,
-                    f'seed={seed}', '--start-over')
+                    'device=cuda:0', f'seed={seed}', '--start-over')
 
         def bleu(run, source, target, beam, alpha):
             out = os.path.join(args.work, 'out.de')
@@ -155,7 +158,7 @@ def sanitize():
     for tool in ('memcheck', 'initcheck', 'racecheck'):
         line = re.search(f'^{tool}: (.*)', done.stdout, re.M)
         add(tool, "0 in our kernels", line.group(1) if line else "nothing was run",
-            bool(line) and 'kernels 0,' in line.group(1) and ' 0 out of time' in line.group(1) and ' 0 failed' in line.group(1))
+            done.returncode == 0 and bool(line) and 'kernels 0,' in line.group(1) and ' 0 out of time' in line.group(1) and ' 0 failed' in line.group(1))
 
 
 PARTS = (tests, jit, step, peer, train, decode, multi30k, sanitize)
@@ -166,6 +169,8 @@ parser.add_argument('--tests', default=os.path.join(ROOT, 'build/release/tests/t
 parser.add_argument('--data', default='data')
 parser.add_argument('--work', default='bars')
 parser.add_argument('--peer', default='')
+parser.add_argument('--python', default='python3')
+parser.add_argument('--jit-tests', default='')
 parser.add_argument('part', nargs='*', metavar='PART')
 args = parser.parse_args()
 names = [part.__name__ for part in PARTS]

@@ -29,8 +29,9 @@ void add_decoding_options(Command& command, DecodingOptions& options) {
       .required();
   command.option("--beam", options.beam, "hypotheses kept for each sentence; 1 = greedy");
   command.option("--alpha", options.alpha, "length penalty: score = log-probability / ((5 + pieces) / 6)^alpha");
-  command.option("--batch", options.batch,
-                 "sentences decoded together, 0 = what the device likes; does not change the result (on a GPU: but for ties)");
+  command.option(
+      "--batch", options.batch,
+      "sentences decoded together, 0 = what the device likes; does not change the result (on a GPU: but for ties)");
   command.option("--max-extra", options.max_extra, "most pieces that a translation may have more than its source");
   command.option("--device", options.device, "auto, cpu, cuda or cuda:N");
   command.option("--threads", options.threads, "0 = all cores that this process may use");

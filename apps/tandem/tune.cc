@@ -52,9 +52,9 @@ void add_tune(Program& program) {
         bench.ranks = options->workers > 0 ? options->workers : workers_of(config);
         bench.tune = true;
         const StepBench tuned = measure_step(data.train, config, bench);
+        write_file(options->out, tuned.algorithms);
         bench.tune = false;
         const StepBench before = measure_step(data.train, config, bench);
-        write_file(options->out, tuned.algorithms);
         std::printf("%s: a step%s takes %.3f ms, %.3f ms before; written to %s\n", tuned.device.c_str(),
                     bench.ranks > 1 ? fmt::format("'s share of {} workers", bench.ranks).c_str() : "",
                     tuned.seconds * 1e3, before.seconds * 1e3, options->out.c_str());

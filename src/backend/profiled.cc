@@ -147,7 +147,8 @@ void ProfiledBackend::plan_attention(const AttentionShape& shape, int64_t query_
 void ProfiledBackend::attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
                                 const AttentionShape& shape) {
   measure(shape_of(shape.causal ? "attention causal" : "attention", out), bytes_of(out, log_sums, q, k, v),
-          4 * attended(inner_, shape) * static_cast<double>(q.cols), [&] { inner_.attention(out, log_sums, q, k, v, shape); });
+          4 * attended(inner_, shape) * static_cast<double>(q.cols),
+          [&] { inner_.attention(out, log_sums, q, k, v, shape); });
 }
 
 void ProfiledBackend::attention_backward(const View& dq, const View& dk, const View& dv, const View& dout,

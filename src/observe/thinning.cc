@@ -33,8 +33,9 @@ Rule train_rule(std::string_view name) {
   if (name.ends_with("_per_second")) {
     return Rule::by_step_seconds;
   }
-  const bool sum = name.ends_with("_seconds") || one_of(name, {"steps", "skipped_steps", "records", "unfinite", "flops", "rows", "dead_rows",
-                                                               "sent_bytes", "tokens", "received_bytes"});
+  const bool sum =
+      name.ends_with("_seconds") || one_of(name, {"steps", "skipped_steps", "records", "unfinite", "flops", "rows",
+                                                  "dead_rows", "sent_bytes", "tokens", "received_bytes"});
   return sum ? Rule::sum : name == "peak_memory_bytes" ? Rule::most : Rule::last;
 }
 

@@ -97,7 +97,8 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
           "not even a round of one sentence fits: it takes {:.2f} GB and {:.2f} GB can be used; lower "
           "model.max_length or choose a smaller model",
           gigabytes(plan.arena_bytes), gigabytes(usable));
-  plan.description = describe(plan, backend, rounds);
+  const bool known = config.batch.sentences == 0 || ranks == 1;
+  plan.description = describe(plan, backend, known ? rounds : 0);
   return plan;
 }
 

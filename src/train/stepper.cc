@@ -113,9 +113,10 @@ void Stepper::give(const TrainStep& step, StepState state, bool recorded) {
   results_->post();
 }
 
-// With a team, the first time is not recorded: engines take memory and make connections when they are first used.
+// The first time is not recorded: libraries choose algorithms, take memory and make connections when they are first
+// used.
 void Stepper::run(Recordable& work, bool recorded, const std::function<void()>& body) {
-  const bool warm = std::exchange(work.warm, true) || team_ == nullptr;
+  const bool warm = std::exchange(work.warm, true);
   if (!recorded || !warm) {
     body();
     return;
@@ -171,7 +172,8 @@ void Stepper::give_fixed_shape(const TrainStep& step, StepState& state, bool rec
     }
     feed_->send();
     const bool first = i == 0, last = i + 1 == rounds.size();
-    Recordings& own = recordings_[{layout - layouts_.begin(), source_rows, target_rows}];
+    const bool by_rows = team_ != nullptr;
+    Recordings& own = recordings_[{layout - layouts_.begin(), by_rows ? source_rows : 0, by_rows ? target_rows : 0}];
     const Batch views = layout->batch(feed_->block(), state_.memory());
     run(first && last ? own.whole
         : first       ? own.first

@@ -19,7 +19,7 @@ std::string Training::use_algorithms() {
     try {
       const std::string own = read_file(run_.algorithms(), kMostBytes);
       backend_->use_algorithms(own, run_.algorithms().string());
-      if (!config_.algorithms.empty() && own != small_file(config_.algorithms)) {
+      if (team_run_.first() && !config_.algorithms.empty() && own != small_file(config_.algorithms)) {
         log::warning("the run goes on with the algorithms that it began with, {}, not with {}",
                      run_.algorithms().string(), config_.algorithms);
       }
@@ -31,6 +31,10 @@ std::string Training::use_algorithms() {
   std::string table = config_.algorithms.empty() ? "" : read_file(config_.algorithms, kMostBytes);
   if (!table.empty()) {
     backend_->use_algorithms(table, config_.algorithms);
+    if (team_run_.first() && !team_run_.starts_over() && find_latest(run_.root())) {
+      log::warning("the run began without a table of algorithms; with {} it does not go on with the same bits",
+                   config_.algorithms);
+    }
   }
   return table;
 }
@@ -145,7 +149,7 @@ bool Training::resume() {
   log::info("going on from step {} ({}); --start-over begins anew", grouped(state_.step),
             found ? found->string() : "another host's checkpoint");
   const RoundCapacity now = fixed_round();
-  if (now.source > 0 && state_.round_source > 0 &&
+  if (team_run_.first() && now.source > 0 && state_.round_source > 0 &&
       (now.source != state_.round_source || now.target != state_.round_target)) {
     log::warning(
         "a round has room for {} + {} tokens now and had it for {} + {}: gradients are added up in another order, so "

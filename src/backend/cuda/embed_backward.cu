@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(kThreads, 2) add_parts_kernel(const Arguments 
 
 }  // namespace
 
-// Their parts fill the scratch memory.
+// The parts that embed_backward adds up fit the scratch memory.
 int64_t CudaBackend::most_rows(int64_t width) const {
   return static_cast<int64_t>(scratch_.bytes() / sizeof(float)) / (2 * width) * kPiece;
 }

@@ -1,8 +1,11 @@
-// cuBLASLt without a GPU: it has an algorithm for every product, and no product is computed.
+// cuBLASLt without a GPU: it has an algorithm for every product, but not while a stream is recorded, as some versions,
+// and no product is computed.
 #include <cublasLt.h>
 
 #include <atomic>
 #include <cstdint>
+
+bool is_recording();  // cuda.cc
 
 namespace {
 
@@ -45,7 +48,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               int* count) {
   results[0] = {};
   *count = 1;
-  return CUBLAS_STATUS_SUCCESS;
+  return is_recording() ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
                                        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,

@@ -116,6 +116,8 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void*, 
 
 }  // namespace
 
+bool is_recording() { return recording; }
+
 extern "C" {
 
 // ---- the driver and its GPUs
