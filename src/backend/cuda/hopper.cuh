@@ -10,14 +10,18 @@
 
 namespace tandem::cuda {
 
-// How the copy engine sees a matrix: in boxes of `rows` rows and 64 columns.
-inline CUtensorMap map_of(const View& view, int rows) {
+inline decltype(&cuTensorMapEncodeTiled) find_map_encoder() {
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found{};
   check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found),
         "looking for cuTensorMapEncodeTiled");
   require(found == cudaDriverEntryPointSuccess, "the NVIDIA driver has no cuTensorMapEncodeTiled");
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
+  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
+}
+
+// How the copy engine sees a matrix: in boxes of `rows` rows and 64 columns.
+inline CUtensorMap map_of(const View& view, int rows) {
+  static const auto encode = find_map_encoder();
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(view.cols), static_cast<cuuint64_t>(view.rows)};
   const cuuint64_t stride = static_cast<cuuint64_t>(view.stride) * sizeof(Bf16);
   const cuuint32_t box[] = {64, static_cast<cuuint32_t>(rows)}, steps[] = {1, 1};
@@ -36,10 +40,8 @@ static __global__ void empty_kernel() {}
 // more than the driver's own share of that memory.
 template <class... Parameters>
 bool has_body(void (*kernel)(Parameters...)) {
-  cudaFuncAttributes attributes{}, empty{};
-  check(cudaFuncGetAttributes(&attributes, kernel), "reading a kernel's attributes");
-  check(cudaFuncGetAttributes(&empty, empty_kernel), "reading a kernel's attributes");
-  return attributes.sharedSizeBytes > empty.sharedSizeBytes;
+  const auto shared = [](auto* k) { return attributes_of(reinterpret_cast<const void*>(k)).sharedSizeBytes; };
+  return shared(kernel) > shared(empty_kernel);
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

@@ -19,6 +19,9 @@ __device__ inline void await_previous() {
 #endif
 }
 
+// Asked of the driver once for each kernel, since a process computes on one GPU.
+const cudaFuncAttributes& attributes_of(const void* kernel);
+
 // Where a launch runs and how large it is.
 struct Launch {
   dim3 blocks, threads;
@@ -32,11 +35,10 @@ struct Launch {
 template <class... Parameters>
 void launch(const char* name, void (*kernel)(Parameters...), const Launch& size,
             const std::type_identity_t<Parameters>&... arguments) {
-  cudaFuncAttributes compiled{};
-  check(cudaFuncGetAttributes(&compiled, kernel), name);
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
-  if (compiled.ptxVersion >= 90) {  // otherwise await_previous does not wait
+  if (attributes_of(reinterpret_cast<const void*>(kernel)).ptxVersion >=
+      90) {  // otherwise await_previous does not wait
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }
