@@ -200,6 +200,8 @@ class Backend {
   virtual int64_t decode_sentences() const = 0;
   // How many rows of this width a round may have, apart from what fits the memory.
   virtual int64_t most_rows(int64_t /*width*/) const { return INT64_MAX; }
+  // Fails where the ops cannot take rows of this width, or so many heads of it.
+  virtual void require_sizes(int64_t /*width*/, int64_t /*heads*/) const {}
   // Bytes of the device's memory that are free, and all of them; the machine's on a CPU.
   struct MemorySizes {
     size_t free = 0, total = 0;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/backend.h"
 
@@ -11,7 +12,8 @@ namespace tandem {
 // Empty where a GPU can be used; otherwise the reason, one sentence without its full stop.
 std::string why_no_cuda();
 
-int gpu_count();  // that can be used; 0 where there is none
+std::vector<int> usable_gpus();  // their numbers
+inline int gpu_count() { return static_cast<int>(usable_gpus().size()); }
 
 std::string gpu_bus_id(int device);  // where it is plugged in: "0000:18:00.0"
 

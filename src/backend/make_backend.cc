@@ -8,11 +8,12 @@ namespace tandem {
 
 namespace {
 
-// The N of "cuda:N"; 0 for "cuda".
+// The N of "cuda:N"; for "auto" and "cuda" the first that can be used, else 0, of which the reason is told.
 int device_number(const std::string& device) {
   constexpr std::string_view kName = "cuda";
-  if (device == kName) {
-    return 0;
+  if (device == kName || device == "auto") {
+    const std::vector<int> usable = usable_gpus();
+    return usable.empty() ? 0 : usable.front();
   }
   int number = -1;
   const char* begin = device.data() + kName.size() + 1;
@@ -32,7 +33,7 @@ std::unique_ptr<Backend> make_backend(const std::string& device, int threads) {
   if (device == "cpu" || !problem.empty()) {
     return make_cpu_backend(threads);
   }
-  return make_cuda_backend(device == "auto" ? 0 : device_number(device));
+  return make_cuda_backend(device_number(device));
 }
 
 }  // namespace tandem

@@ -4,7 +4,7 @@ namespace tandem {
 
 std::string why_no_cuda() { return "this tandem was built without CUDA"; }
 
-int gpu_count() { return 0; }
+std::vector<int> usable_gpus() { return {}; }
 
 std::string gpu_bus_id(int /*device*/) { return {}; }
 

@@ -53,6 +53,11 @@ int64_t rounded(double tokens, int64_t longest) {
 
 double root(double variance) { return std::sqrt(std::max(0.0, variance)); }
 
+// How many pairs nearly every round has at most, where `pairs` pairs of this length, with this variance, fill it.
+int64_t most_pairs(double pairs, double length, double length2) {
+  return static_cast<int64_t>(std::ceil(pairs + 4 * root(length2) / length * std::sqrt(pairs) + 8));
+}
+
 // A round of `tokens` on the longer side.
 RoundCapacity token_capacity(const Lengths& l, int64_t tokens) {
   const bool source_longer = l.source >= l.target;
@@ -61,25 +66,30 @@ RoundCapacity token_capacity(const Lengths& l, int64_t tokens) {
   const double longer2 = source_longer ? l.source2 : l.target2, shorter2 = source_longer ? l.target2 : l.source2;
   const double spread = root(shorter2 - 2 * ratio * l.both + ratio * ratio * longer2) * std::sqrt(pairs);
   const double other = std::min(room, ratio * room + 3 * spread);
-  const double count = pairs + 4 * root(longer2) / longer * std::sqrt(pairs) + 8;
   return {rounded(source_longer ? room : other, l.longest_source),
-          rounded(source_longer ? other : room, l.longest_target), static_cast<int64_t>(std::ceil(count))};
+          rounded(source_longer ? other : room, l.longest_target), most_pairs(pairs, longer, longer2)};
 }
 
 }  // namespace
 
-std::vector<RoundCapacity> round_capacities(const Corpus& corpus, const BatchConfig& config, int64_t tokens) {
+std::vector<RoundCapacity> round_capacities(const Corpus& corpus, const BatchConfig& config, int64_t tokens,
+                                            int ranks) {
   const Lengths l = measure(corpus, config.max_length);
   if (config.sentences == 0) {
-    return {token_capacity(l, tokens > 0 ? std::min(tokens, config.tokens) : config.tokens)};
+    const int64_t part =
+        ranks == 1 ? config.tokens : std::min(config.tokens, config.tokens / ranks * 51 / 50 + config.max_length);
+    return {token_capacity(l, tokens > 0 ? std::min(tokens, part) : part)};
   }
-  const auto pairs = static_cast<double>(config.sentences);
+  const double pairs = static_cast<double>(config.sentences) / ranks;
+  const int64_t most =
+      ranks == 1
+          ? config.sentences
+          : std::min(config.sentences, most_pairs(pairs, l.source + l.target, l.source2 + 2 * l.both + l.target2));
   std::vector<RoundCapacity> sizes;
   for (int i = 0; i < kSizes; ++i) {
     const double deviations = -2.5 + 6.5 * i / (kSizes - 1);  // up to four
     const RoundCapacity size{rounded(pairs * l.source + deviations * root(pairs * l.source2), l.longest_source),
-                             rounded(pairs * l.target + deviations * root(pairs * l.target2), l.longest_target),
-                             config.sentences};
+                             rounded(pairs * l.target + deviations * root(pairs * l.target2), l.longest_target), most};
     if (tokens > 0 && std::max(size.source, size.target) > tokens) {
       break;
     }

@@ -8,9 +8,10 @@ namespace tandem {
 
 namespace {
 
-const ModelConfig& checked(const ModelConfig& config) {
+const ModelConfig& checked(const ModelConfig& config, const Backend& backend) {
   const std::string wrong = problems(config);
   require(wrong.empty(), "the model cannot be made: {}", wrong);
+  backend.require_sizes(config.width, config.heads);
   return config;
 }
 
@@ -37,7 +38,7 @@ OutputLoss make_output(ParameterLayout& layout, const ModelConfig& config, const
 
 Transformer::Transformer(Backend& backend, const ModelConfig& config, DType master)
     : backend_(backend),
-      config_(checked(config)),
+      config_(checked(config, backend)),
       source_embedding_(make_source_embedding(layout_, config_)),
       target_embedding_(make_target_embedding(layout_, config_, source_embedding_)),
       encoder_(layout_, config_),

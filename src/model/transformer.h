@@ -20,7 +20,7 @@ namespace tandem {
 class Transformer {
  public:
   // The backend must outlive the model. Uploads the position table, in the master type M. Fails with all of the
-  // config's problems.
+  // config's problems, and where the backend cannot take such a model.
   Transformer(Backend& backend, const ModelConfig& config, DType master = DType::f32);
 
   const ModelConfig& config() const { return config_; }

@@ -6,23 +6,32 @@
 #include "data/batcher.h"
 #include "train/batch_layout.h"
 #include "train/device_batch.h"
+#include "train/planned_bytes.h"
 
 namespace tandem {
 
 namespace {
 
-constexpr int64_t kTokensAtATime = 4096;  // of both sides together: bounds the memory of one forward pass
+// Of a forward pass, which bounds its memory: tokens a side, unless a sentence is longer.
+constexpr int64_t kTokensAtATime = 2048;
 constexpr int64_t kPairsAtATime = 512;
 
+int64_t most_tokens(const ModelConfig& model) { return std::max(kTokensAtATime, model.max_length); }
+
+BatchLayout layout_for(const ModelConfig& model) {
+  return {RoundCapacity{most_tokens(model), most_tokens(model), kPairsAtATime}, model.max_length, model};
+}
+
 // Gives batches to the backend: on true counts, or, where it likes a fixed shape, as one piece of work that is given op
-// by op the first time, which makes the arena as large as it must be, then recorded and run again.
+// by op the first time, then recorded and run again.
 class Evaluation {
  public:
   Evaluation(Backend& backend, const Transformer& model, const Weights& weights, LossTotals* totals, Arena& arena)
       : backend_(backend), model_(model), weights_(weights), totals_(totals), arena_(arena) {
     if (backend.fixed_shape()) {
-      const int64_t tokens = std::max(kTokensAtATime, model.config().max_length);
-      layout_.emplace(RoundCapacity{tokens, tokens, kPairsAtATime}, model.config().max_length, model.config());
+      layout_.emplace(layout_for(model.config()));
+      arena.reset();
+      arena.reserve(planned_evaluation_bytes(backend, model.config(), weights.compute.dtype));
       feed_ = backend.make_feed(layout_->bytes());
       memory_ = backend.allocate(1).memory();
     }
@@ -36,15 +45,14 @@ class Evaluation {
     }
     layout_->write(feed_->next(), host, {});
     feed_->send();
-    if (given_++ < 2) {
-      arena_.reset();
-    }
     const Batch batch = layout_->batch(feed_->block(), memory_);
-    if (given_ == 1) {
+    if (given_++ == 0) {
+      arena_.reset();
       run(batch);
       return;
     }
     if (recording_ == nullptr) {
+      arena_.reset();
       recording_ = backend_.record([this, batch] { run(batch); });
     }
     recording_->run();
@@ -67,6 +75,13 @@ class Evaluation {
 
 }  // namespace
 
+size_t planned_evaluation_bytes(const Backend& backend, const ModelConfig& model, DType compute) {
+  return planned_bytes(
+      backend, model, compute, layout_for(model),
+      [](const Transformer& transformer, const ModelState& weights, const Batch& batch, LossTotals* totals,
+         Arena& arena) { transformer.evaluate(weights.weights(), batch, 0, totals, arena); });
+}
+
 PairLoss evaluate_loss(Backend& backend, Transformer& model, const Weights& weights, const std::vector<Ids>& source,
                        const std::vector<Ids>& target, Arena& arena) {
   require(source.size() == target.size(), "{} source and {} target sentences", source.size(), target.size());
@@ -75,14 +90,15 @@ PairLoss evaluate_loss(Backend& backend, Transformer& model, const Weights& weig
   totals.set({});
   Evaluation evaluation(backend, model, weights, totals.pointer(), arena);
   const auto limit = static_cast<size_t>(model.config().max_length);
+  const int64_t most = most_tokens(model.config());
   std::vector<Ids> part_source, part_target;
-  int64_t tokens = 0;
+  int64_t source_tokens = 0, target_tokens = 0;
   const auto flush = [&] {
     if (!part_source.empty()) {
       evaluation.give(pack(part_source, part_target));
       part_source.clear();
       part_target.clear();
-      tokens = 0;
+      source_tokens = target_tokens = 0;
     }
   };
   for (size_t i = 0; i < source.size(); ++i) {
@@ -90,13 +106,16 @@ PairLoss evaluate_loss(Backend& backend, Transformer& model, const Weights& weig
       ++result.too_long;
       continue;
     }
-    const auto more = static_cast<int64_t>(source[i].size() + target[i].size()) + 2;
-    if (tokens + more > kTokensAtATime || static_cast<int64_t>(part_source.size()) == kPairsAtATime) {
+    const auto more_source = static_cast<int64_t>(source[i].size()) + 1;
+    const auto more_target = static_cast<int64_t>(target[i].size()) + 1;
+    if (std::max(source_tokens + more_source, target_tokens + more_target) > most ||
+        static_cast<int64_t>(part_source.size()) == kPairsAtATime) {
       flush();
     }
     part_source.push_back(source[i]);
     part_target.push_back(target[i]);
-    tokens += more;
+    source_tokens += more_source;
+    target_tokens += more_target;
   }
   flush();
   result.totals = totals.get();

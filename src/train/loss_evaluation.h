@@ -17,6 +17,9 @@ struct PairLoss {
   double accuracy() const { return totals.correct / totals.tokens; }
 };
 
+// Bytes that it takes from the arena on a backend that likes a fixed shape.
+size_t planned_evaluation_bytes(const Backend& backend, const ModelConfig& model, DType compute);
+
 PairLoss evaluate_loss(Backend& backend, Transformer& model, const Weights& weights, const std::vector<Ids>& source,
                        const std::vector<Ids>& target, Arena& arena);
 

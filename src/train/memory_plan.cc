@@ -1,10 +1,12 @@
 #include "train/memory_plan.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/error.h"
 #include "core/grouped.h"
 #include "data/capacity.h"
+#include "train/loss_evaluation.h"
 #include "train/stepper.h"
 #include "train/team_update.h"
 
@@ -12,17 +14,22 @@ namespace tandem {
 
 namespace {
 
-// Left for validations and the driver: a share of the free memory, and on small GPUs more, up to a quarter of it.
+// Left for decoding in validations and for the driver: a share of the free memory, and on small GPUs more, up to a
+// quarter of it; in any case what a validation's loss takes.
 constexpr double kReserve = 0.08, kSmallestReserve = 1e9, kMostReserve = 0.25;
+constexpr double kBatches = 16e6;  // bytes of batches on their way
 constexpr int64_t kMostRounds = 4096;
 constexpr int64_t kPartTokens = 256;  // of both sides together
 constexpr int64_t kRoundSlack = 64;   // tokens: a round ends where the next sentence would not fit
 
 double gigabytes(size_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
-size_t usable_bytes(const Backend& backend) {
+size_t usable_bytes(const Backend& backend, const ModelConfig& model, DType compute) {
   const auto free = static_cast<double>(backend.memory_sizes().free);
-  return static_cast<size_t>(free - std::max(kReserve * free, std::min(kSmallestReserve, kMostReserve * free)));
+  const auto validation = static_cast<double>(planned_evaluation_bytes(backend, model, compute));
+  const double reserve =
+      std::max({kReserve * free, std::min(kSmallestReserve, kMostReserve * free), validation + kBatches});
+  return static_cast<size_t>(std::max(0.0, free - reserve));
 }
 
 int64_t rows_of(const MemoryPlan& plan) { return std::max(plan.batch.round.source, plan.batch.round.target); }
@@ -39,12 +46,12 @@ std::string describe(const MemoryPlan& plan, const Backend& backend, int64_t rou
       gigabytes(backend.memory_sizes().free));
 }
 
-// At most `tokens` a side in one round; 0 = a whole step.
+// At most `tokens` a side in one round; 0 = all that a rank has of a step.
 MemoryPlan plan_for(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
                     int64_t tokens, int ranks) {
   MemoryPlan plan;
   plan.batch = config.batch;
-  for (const RoundCapacity& capacity : round_capacities(corpus, config.batch, tokens)) {
+  for (const RoundCapacity& capacity : round_capacities(corpus, config.batch, tokens, ranks)) {
     plan.layouts.emplace_back(capacity, config.model.max_length, config.model, ranks > 1);
   }
   const BatchLayout& largest = plan.layouts.back();
@@ -56,7 +63,7 @@ MemoryPlan plan_for(const Backend& backend, DType compute, const Corpus& corpus,
 }  // namespace
 
 MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
-                       int ranks) {
+                       int ranks, const RoundCapacity& before) {
   if (!backend.fixed_shape()) {
     MemoryPlan plan;
     plan.batch = config.batch;
@@ -64,13 +71,9 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
     plan.batch.part_tokens = wire_type(config.dist, backend, compute) == DType::f64 ? kPartTokens : 0;
     return plan;
   }
-  const size_t usable = usable_bytes(backend);
+  const size_t usable = usable_bytes(backend, config.model, compute);
   const int64_t most_rows = backend.most_rows(config.model.width);
-  // A rank's part of a step, which is cut where sentences end and by both sides together.
-  const int64_t part = ranks == 1 ? 0 : config.batch.tokens / ranks * 51 / 50 + config.model.max_length;
-  const int64_t most =
-      config.micro_batch > 0 && part > 0 ? std::min(config.micro_batch, part) : std::max(config.micro_batch, part);
-  MemoryPlan plan = plan_for(backend, compute, corpus, config, most, ranks);
+  MemoryPlan plan = plan_for(backend, compute, corpus, config, config.micro_batch, ranks);
   if (config.micro_batch > 0) {
     require(plan.arena_bytes <= usable,
             "batch.micro_batch = {} does not fit: a round takes {:.2f} GB and {:.2f} GB can be used; lower it, or let "
@@ -79,27 +82,34 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
     require(rows_of(plan) <= most_rows,
             "batch.micro_batch = {} is too large: a round would have {} rows, and at width {} at most {} are possible",
             config.micro_batch, rows_of(plan), config.model.width, most_rows);
-    const int64_t together = ranks * most;  // tokens of a round of all ranks
+    const int64_t together = ranks * std::min(config.micro_batch, rows_of(plan));  // tokens of a round of all ranks
     const bool by_tokens = config.batch.sentences == 0;
     plan.description = describe(plan, backend, by_tokens ? (config.batch.tokens + together - 1) / together : 0);
     return plan;
   }
-  const int64_t whole = rows_of(plan);
-  int64_t rounds = 1;
-  while ((plan.arena_bytes > usable || rows_of(plan) > most_rows) && rounds < kMostRounds) {
-    const int64_t tokens = whole / ++rounds + kRoundSlack;
-    if (tokens < config.model.max_length) {
+  const auto fits = [&] { return plan.arena_bytes <= usable && rows_of(plan) <= most_rows; };
+  const auto is_before = [&] {
+    return plan.batch.round.source == before.source && plan.batch.round.target == before.target;
+  };
+  const int64_t whole = rows_of(plan), smallest = std::max(before.source, before.target);
+  std::optional<MemoryPlan> fewest;
+  for (int64_t rounds = 1;; ++rounds) {
+    if (fits() && (!fewest || is_before())) {
+      plan.description = describe(plan, backend, rounds);
+      fewest = plan;
+    }
+    const int64_t tokens = whole / (rounds + 1) + kRoundSlack;
+    const bool done = fewest && (smallest == 0 || rows_of(plan) <= smallest);
+    if (done || rounds == kMostRounds || tokens < config.model.max_length) {
       break;
     }
     plan = plan_for(backend, compute, corpus, config, tokens, ranks);
   }
-  require(plan.arena_bytes <= usable && rows_of(plan) <= most_rows,
+  require(fewest.has_value(),
           "not even a round of one sentence fits: it takes {:.2f} GB and {:.2f} GB can be used; lower "
           "model.max_length or choose a smaller model",
           gigabytes(plan.arena_bytes), gigabytes(usable));
-  const bool known = config.batch.sentences == 0 || ranks == 1;
-  plan.description = describe(plan, backend, known ? rounds : 0);
-  return plan;
+  return *fewest;
 }
 
 }  // namespace tandem

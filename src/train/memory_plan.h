@@ -18,8 +18,9 @@ struct MemoryPlan {
 };
 
 // Weights and optimizer state are there already; the rest must fit what is free. micro_batch "fit": the fewest rounds
-// that do; a number that does not fit fails with both figures.
+// that do, or, where they fit as well, rounds of the size that the run had `before`, which keeps its bits; a number
+// that does not fit fails with both figures.
 MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
-                       int ranks = 1);
+                       int ranks = 1, const RoundCapacity& before = {});
 
 }  // namespace tandem

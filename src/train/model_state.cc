@@ -1,5 +1,6 @@
 #include "train/model_state.h"
 
+#include <exception>
 #include <utility>
 
 namespace tandem {
@@ -28,14 +29,19 @@ void ModelState::refresh_copy() {
   }
 }
 
-ModelState::UseAverage::UseAverage(ModelState& state) : state_(state) {
-  if (!state_.average().empty()) {
-    std::swap(state_.masters_, state_.average_);
-    state_.refresh_copy();
+ModelState::UseAverage::UseAverage(ModelState& state) : state_(state) { exchange(); }
+
+ModelState::UseAverage::~UseAverage() noexcept(false) {
+  try {
+    exchange();
+  } catch (const Error&) {
+    if (std::uncaught_exceptions() == 0) {  // otherwise the error that is on its way is the one to tell
+      throw;
+    }
   }
 }
 
-ModelState::UseAverage::~UseAverage() {
+void ModelState::UseAverage::exchange() {
   if (!state_.average().empty()) {
     std::swap(state_.masters_, state_.average_);
     state_.refresh_copy();

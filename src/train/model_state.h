@@ -31,11 +31,13 @@ class ModelState {
   class UseAverage {
    public:
     explicit UseAverage(ModelState& state);
-    ~UseAverage();
+    ~UseAverage() noexcept(false);
     UseAverage(const UseAverage&) = delete;
     UseAverage& operator=(const UseAverage&) = delete;
 
    private:
+    void exchange();
+
     ModelState& state_;
   };
 

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <utility>
 
-#include "backend/planning.h"
 #include "core/error.h"
 #include "train/device_batch.h"
+#include "train/planned_bytes.h"
 
 namespace tandem {
 
@@ -239,16 +239,11 @@ Traffic Stepper::planned_traffic(const TrainStep& step) const {
 
 size_t planned_arena_bytes(const Backend& backend, const ModelConfig& config, DType compute,
                            const BatchLayout& layout) {
-  PlanningBackend planning(backend);
-  const Transformer model(planning, config);
-  const ModelState weights(planning, model.parameters(), compute, false);
-  Arena arena([&planning](size_t bytes) { return planning.allocate(bytes); });
-  arena.reserve(size_t{1} << 46);  // one chunk, so that the peak is the sum of what is taken
-  LossTotals totals;
-  StepState state;
-  Batch batch = layout.batch(&state, Memory::device);
-  model.train(weights.weights(), weights.gradients(), batch, 0, &totals, arena);
-  return arena.peak_bytes();
+  return planned_bytes(
+      backend, config, compute, layout,
+      [](const Transformer& model, const ModelState& weights, const Batch& batch, LossTotals* totals, Arena& arena) {
+        model.train(weights.weights(), weights.gradients(), batch, 0, totals, arena);
+      });
 }
 
 }  // namespace tandem

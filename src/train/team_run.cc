@@ -40,11 +40,12 @@ void take_own_part(TrainConfig& config, const World& world) {
   }
   if (wants_gpu(config)) {
     if (config.device == "auto" || config.device == "cuda") {
-      const int gpus = gpu_count();
+      const std::vector<int> usable = usable_gpus();
+      const auto gpus = static_cast<int>(usable.size());
       require(world.local_size <= gpus || config.dist.share_device,
               "{} workers on {}, which has {} GPU{}: start at most one for each, or set dist.share_device=true",
               world.local_size, world.host, gpus, gpus == 1 ? "" : "s");
-      config.device = fmt::format("cuda:{}", world.local_rank % gpus);
+      config.device = fmt::format("cuda:{}", usable[static_cast<size_t>(world.local_rank % gpus)]);
     }
   } else if (config.threads == 0) {
     config.threads = std::max(1, Threads().count() / world.local_size);

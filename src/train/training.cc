@@ -24,6 +24,31 @@ std::unique_ptr<Backend> backend_for(const TrainConfig& config, double check_sha
   return std::make_unique<CheckedBackend>(std::move(backend), config.threads);
 }
 
+// Weights, gradients and what else is as large, or one sentence with both figures where that does not fit a GPU.
+ModelState make_state(Backend& backend, const Transformer& model, const TrainConfig& config, int ranks) {
+  const DType compute = compute_type(config.precision, backend);
+  const bool average = config.optimizer.ema_decay > 0;
+  const auto elements = static_cast<double>(model.parameters().flat_size());
+  const double moments = 2 * elements * sizeof(float) / (config.dist.shard_optimizer ? ranks : 1);
+  const double bytes = elements * (sizeof(float) * (average ? 3 : 2) + (compute == DType::bf16 ? 2 : 0)) + moments;
+  const auto free = static_cast<double>(backend.memory_sizes().free);
+  require(!backend.fixed_shape() || bytes < free,
+          "the model does not fit: its {} parameters take {:.2f} GB with gradients and the optimizer's moments, and "
+          "{:.2f} GB are free; choose a smaller model (nvidia-smi shows who else has memory)",
+          grouped(model.parameters().count()), bytes / 1e9, free / 1e9);
+  return {backend, model.parameters(), compute, average, TeamUpdate::unit(ranks)};
+}
+
+// Of the checkpoint that the run will go on from, if there is one.
+RoundCapacity saved_round(const TeamRun& run, const RunDirectory& directory) {
+  const auto found = run.starts_over() ? std::nullopt : find_latest(directory.root());
+  if (!found) {
+    return {};
+  }
+  const CheckpointState state = load_checkpoint(*found, false).state;
+  return {state.round_source, state.round_target, 0};
+}
+
 }  // namespace
 
 Training::Training(const TrainConfig& config, Prepared data, TeamRun& team_run, double check_share)
@@ -34,14 +59,14 @@ Training::Training(const TrainConfig& config, Prepared data, TeamRun& team_run, 
       check_share_(check_share),
       backend_(backend_for(config, check_share)),
       model_(*backend_, config_.model),
-      weights_(*backend_, model_.parameters(), compute_type(config_.precision, *backend_),
-               config_.optimizer.ema_decay > 0, TeamUpdate::unit(team_run.size())),
+      weights_(make_state(*backend_, model_, config_, team_run.size())),
       own_communicator_(make_gradient_communicator(team_run.team(), *backend_, config_.dist)),
       communicator_(own_communicator_ ? *own_communicator_ : team_run.team().communicator()),
       team_update_(make_team_update(*backend_, model_, weights_, communicator_, config_.dist)),
       adam_(*backend_, team_update_ ? team_update_->moments() : model_.parameters().flat_size(),
             {config_.optimizer.adam, config_.optimizer.max_gradient_norm, config_.optimizer.ema_decay}),
-      plan_(plan_memory(*backend_, weights_.weights().compute.dtype, data_.train, config_, team_run.size())),
+      plan_(plan_memory(*backend_, weights_.weights().compute.dtype, data_.train, config_, team_run.size(),
+                        saved_round(team_run, run_))),
       batcher_(data_.train, plan_.batch, team_run.rank(), team_run.size()),
       stepper_(*backend_, model_, weights_, adam_, config_.label_smoothing, plan_.layouts, team_update()),
       validator_(*backend_, model_, data_, config_, team_run) {

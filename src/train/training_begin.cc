@@ -11,11 +11,12 @@
 
 namespace tandem {
 
-// The table that the run began with, so that a resumed run computes the same bits; else the config's, which the run
-// shall keep: that is returned.
+// The table that the run began with, so that a resumed run computes the same bits. Where it has none, or one that is
+// of no use here: the config's, which the run shall keep, and which is returned.
 std::string Training::use_algorithms() {
   constexpr size_t kMostBytes = 1 << 20;
-  if (!team_run_.starts_over() && std::filesystem::exists(run_.algorithms())) {
+  const bool has_own = !team_run_.starts_over() && std::filesystem::exists(run_.algorithms());
+  if (has_own) {
     try {
       const std::string own = read_file(run_.algorithms(), kMostBytes);
       backend_->use_algorithms(own, run_.algorithms().string());
@@ -23,15 +24,16 @@ std::string Training::use_algorithms() {
         log::warning("the run goes on with the algorithms that it began with, {}, not with {}",
                      run_.algorithms().string(), config_.algorithms);
       }
+      return "";
     } catch (const Error& error) {
-      log::warning("{}; the run goes on without it, and not with the same bits", error.what());
+      log::warning("{}; the run goes on {}, and not with the same bits", error.what(),
+                   config_.algorithms.empty() ? "without it" : "with " + config_.algorithms);
     }
-    return "";
   }
   std::string table = config_.algorithms.empty() ? "" : read_file(config_.algorithms, kMostBytes);
   if (!table.empty()) {
     backend_->use_algorithms(table, config_.algorithms);
-    if (team_run_.first() && !team_run_.starts_over() && find_latest(run_.root())) {
+    if (team_run_.first() && !team_run_.starts_over() && !has_own && find_latest(run_.root())) {
       log::warning("the run began without a table of algorithms; with {} it does not go on with the same bits",
                    config_.algorithms);
     }
@@ -153,8 +155,7 @@ bool Training::resume() {
       (now.source != state_.round_source || now.target != state_.round_target)) {
     log::warning(
         "a round has room for {} + {} tokens now and had it for {} + {}: gradients are added up in another order, so "
-        "the "
-        "run does not go on with the same bits (a number as batch.micro_batch keeps the size)",
+        "the run does not go on with the same bits",
         grouped(now.source), grouped(now.target), grouped(state_.round_source), grouped(state_.round_target));
   }
   return true;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/philox.h"
 #include "data/corpus_of.h"
 
@@ -67,6 +69,39 @@ TEST(RoundCapacities, ASentenceBudgetHasSeveralSizes) {
     rounds += batcher.next().rounds.size();
   }
   EXPECT_LE(rounds, 102U);
+}
+
+// A rank's part of a step nearly always fits one round, which has room for little more than that part.
+TEST(RoundCapacities, RanksHaveRoomForTheirParts) {
+  const Corpus corpus = make_corpus(6000, 25, 1.1);
+  for (const BatchConfig& budget :
+       {BatchConfig{.tokens = 8000, .max_length = 256}, BatchConfig{.sentences = 300, .max_length = 256}}) {
+    for (const int ranks : {2, 3, 5}) {
+      BatchConfig config = budget;
+      const auto capacities = round_capacities(corpus, config, 0, ranks);
+      config.round = capacities.back();
+      double rounds = 0, tokens = 0, rows = 0;
+      constexpr int kSteps = 50;
+      for (int rank = 0; rank < ranks; ++rank) {
+        Batcher batcher(corpus, config, rank, ranks);
+        for (int i = 0; i < kSteps; ++i) {
+          for (const HostBatch& round : batcher.next().rounds) {
+            const auto source = static_cast<int64_t>(round.source.tokens.size());
+            const auto target = static_cast<int64_t>(round.target.tokens.size());
+            const auto fitting = std::find_if(capacities.begin(), capacities.end(), [&](const RoundCapacity& size) {
+              return source <= size.source && target <= size.target;
+            });
+            ASSERT_NE(fitting, capacities.end());
+            rounds += 1;
+            tokens += static_cast<double>(source + target);
+            rows += static_cast<double>(fitting->source + fitting->target);
+          }
+        }
+      }
+      EXPECT_LE(rounds, 1.03 * kSteps * ranks) << budget.sentences << " sentences, " << ranks << " ranks";
+      EXPECT_LE(1 - tokens / rows, 0.2) << budget.sentences << " sentences, " << ranks << " ranks";
+    }
+  }
 }
 
 TEST(RoundCapacities, TheLongestPairAlwaysFits) {

@@ -20,6 +20,7 @@ std::vector<std::string> on_gpu(const TemporaryDirectory& directory, const std::
   std::vector<std::string> options{"device=cuda",
                                    "precision=auto",
                                    "model.width=64",
+                                   "optimizer.ema_decay=0.9",
                                    "validation.max_sentences=4",
                                    "validation.train_sample=4",
                                    "validation.every_steps=8",
@@ -96,15 +97,73 @@ TEST_F(FakeGpu, ARoundFitsTheMemory) {
   const Result little = trained("\"fit\"", "500000000");
   EXPECT_EQ(little.exit_code, 0) << little.err;
   EXPECT_NE(little.err.find("a step is 2 rounds of at most 2"), std::string::npos) << little.err;
-  // A run that goes on with other rounds says so.
-  const Result other = run(on_gpu(directory_, "run-500000000", {"batch.tokens=60000", "stop.max_steps=13"}), "",
-                           {"FAKE_GPU_MEMORY=1500000000"});
-  EXPECT_EQ(other.exit_code, 0) << other.err;
-  EXPECT_NE(other.err.find("the run does not go on with the same bits"), std::string::npos) << other.err;
+  // A run that goes on keeps its rounds where they fit, and says so where they do not.
+  const auto goes_on = [this](const std::string& begun, const std::string& memory) {
+    return run(on_gpu(directory_, "run-" + begun, {"batch.tokens=60000", "stop.max_steps=13"}), "",
+               {"FAKE_GPU_MEMORY=" + memory});
+  };
+  const Result more = goes_on("500000000", "1500000000");
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_NE(more.err.find("a step is 2 rounds of at most 2"), std::string::npos) << more.err;
+  EXPECT_EQ(more.err.find("the run does not go on with the same bits"), std::string::npos) << more.err;
+  const Result less = goes_on("1500000000", "500000000");
+  EXPECT_EQ(less.exit_code, 0) << less.err;
+  EXPECT_NE(less.err.find("the run does not go on with the same bits"), std::string::npos) << less.err;
   const Result refused = trained("60000", "450000000");
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_NE(sentence(refused).find("batch.micro_batch = 60000 does not fit: a round takes 0."), std::string::npos)
       << refused.err;
+}
+
+// However little there is: steps take what a validation leaves, or the run is refused at its beginning.
+TEST_F(FakeGpu, ValidationsFindTheirMemory) {
+  int trained = 0, refused = 0;
+  for (const int megabytes : {160, 170, 180, 190, 200, 220, 240, 280, 320}) {
+    const std::string memory = std::to_string(megabytes) + "000000";
+    const Result result =
+        run(on_gpu(directory_, "run-" + memory, {"batch.tokens=60000"}), "", {"FAKE_GPU_MEMORY=" + memory});
+    if (result.exit_code == 0) {
+      ++trained;
+      EXPECT_NE(result.err.find("validation at step 12"), std::string::npos) << memory << ": " << result.err;
+    } else {
+      ++refused;
+      EXPECT_NE(sentence(result).find("not even a round of one sentence fits"), std::string::npos)
+          << memory << ": " << result.err;
+    }
+  }
+  EXPECT_GE(trained, 4);
+  EXPECT_GE(refused, 1);
+}
+
+// What cannot be had is refused before anything is computed, and before --start-over removes anything.
+TEST_F(FakeGpu, AModelThatTheGpuCannotTakeIsRefusedFirst) {
+  ASSERT_EQ(run(on_gpu(directory_, "run")).exit_code, 0);
+  const std::string before = read_text(directory_ / "run/latest/model.safetensors");
+  const auto refused = [this](const std::vector<std::string>& more, const std::string& memory) {
+    std::vector<std::string> arguments = on_gpu(directory_, "run", more);
+    arguments.emplace_back("--start-over");
+    const Result result = run(arguments, "", {"FAKE_GPU_MEMORY=" + memory});
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    return sentence(result);
+  };
+  EXPECT_NE(refused({"model.width=256", "model.heads=1"}, "500000000")
+                .find("1 heads of a model of width 256 have 256 columns each, and on a GPU at most 128 are possible"),
+            std::string::npos);
+  const std::string large = refused({"model.width=1024", "model.heads=8"}, "300000000");
+  EXPECT_NE(large.find("the model does not fit: its "), std::string::npos) << large;
+  EXPECT_NE(large.find(" GB with gradients and the optimizer's moments, and 0."), std::string::npos) << large;
+  EXPECT_EQ(read_text(directory_ / "run/latest/model.safetensors"), before);
+}
+
+// Of two GPUs of which one is too old, the other one is taken, also by a number of workers.
+TEST_F(FakeGpu, GpusThatAreTooOldAreLeftOut) {
+  for (const char* capabilities : {"75,90", "90,75"}) {
+    const std::string name = std::string("run-") + capabilities;
+    const Result result = run(on_gpu(directory_, name, {"device=auto"}), "",
+                              {std::string("FAKE_GPU_CAPABILITY=") + capabilities, "FAKE_GPU_COUNT=2"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_NE(result.err.find("compute capability 9.0"), std::string::npos) << result.err;
+  }
 }
 
 // Every kind of GPU takes its own way through the ops: Hopper's kernels, or cuBLASLt and plain ones.
@@ -186,6 +245,14 @@ TEST_F(FakeGpu, AlgorithmsAreTunedAndKept) {
     EXPECT_NE(sentence(result).find(expected), std::string::npos) << result.err;
     EXPECT_FALSE(fs::exists(directory_ / "new"));
   }
+  // A run whose table is of no use any more takes the new one, and keeps that.
+  write_text(directory_ / "run/algorithms.txt", read_text(directory_ / "foreign"));
+  const Result renewed = run(on_gpu(directory_, "run", {"algorithms=" + directory_.at("two"), "stop.max_steps=15"}));
+  EXPECT_EQ(renewed.exit_code, 0) << renewed.err;
+  EXPECT_NE(renewed.err.find("; the run goes on with " + directory_.at("two") + ", and not with the same bits"),
+            std::string::npos)
+      << renewed.err;
+  EXPECT_EQ(read_text(directory_ / "run/algorithms.txt"), read_text(directory_ / "two"));
   const Result cpu = tune("three", {"device=cpu"});
   EXPECT_EQ(cpu.exit_code, 1);
   EXPECT_NE(sentence(cpu).find("only a GPU has algorithms to choose from"), std::string::npos) << cpu.err;

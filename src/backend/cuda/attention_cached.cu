@@ -170,7 +170,8 @@ void CudaBackend::attention_cached(const View& out, const View& q, const CachedK
   require(out.dtype == DType::bf16 && q.dtype == DType::bf16 && cache.keys.dtype == DType::bf16,
           "attention on a GPU computes in bf16");
   const int64_t width = q.cols / heads;
-  require(width >= 1 && width <= 128, "attention on a GPU takes heads of 1 to 128 columns, not of {}", width);
+  require(width >= 1 && width <= cuda::kWidestHead, "attention on a GPU takes heads of 1 to {} columns, not of {}",
+          cuda::kWidestHead, width);
   if (q.size() == 0) {
     return;
   }

@@ -94,7 +94,8 @@ void CudaBackend::plan_attention(const AttentionShape& shape, int64_t query_rows
 
 AttentionArguments CudaBackend::attention_arguments(AttentionShape shape, int tile, const View& q, const View& k) {
   const int64_t width = q.cols / shape.heads;
-  require(width >= 1 && width <= 128, "attention on a GPU takes heads of 1 to 128 columns, not of {}", width);
+  require(width >= 1 && width <= kWidestHead, "attention on a GPU takes heads of 1 to {} columns, not of {}",
+          kWidestHead, width);
   if (shape.plan.empty()) {
     const int64_t size = attention_plan_size(shape, q.rows);
     shape.plan = make_view(scratch<int32_t>(size), DType::i32, 1, size, Memory::device);

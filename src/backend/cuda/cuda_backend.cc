@@ -60,15 +60,23 @@ std::string count_devices(int& count) {
 
 }  // namespace
 
+std::vector<int> usable_gpus() {
+  int count = 0;
+  std::vector<int> usable;
+  if (count_devices(count).empty()) {
+    for (int device = 0; device < count; ++device) {
+      if (problem_of(device).empty()) {
+        usable.push_back(device);
+      }
+    }
+  }
+  return usable;
+}
+
 std::string why_no_cuda() {
   int count = 0;
   const std::string problem = count_devices(count);
-  return problem.empty() ? problem_of(0) : problem;
-}
-
-int gpu_count() {
-  int count = 0;
-  return count_devices(count).empty() && problem_of(0).empty() ? count : 0;
+  return !problem.empty() ? problem : usable_gpus().empty() ? problem_of(0) : "";
 }
 
 std::string gpu_bus_id(int device) {
@@ -137,6 +145,15 @@ std::string CudaBackend::description() const {
 }
 
 int64_t CudaBackend::loss_rows() const { return 12544; }
+
+void CudaBackend::require_sizes(int64_t width, int64_t heads) const {
+  require(width <= cuda::kWidestNorm, "a model of width {} is too wide for a GPU: at most {} are possible", width,
+          cuda::kWidestNorm);
+  require(width / heads <= cuda::kWidestHead,
+          "{} heads of a model of width {} have {} columns each, and on a GPU at most {} are possible: give it more "
+          "heads (model.heads), or use device=cpu",
+          heads, width, width / heads, cuda::kWidestHead);
+}
 
 Backend::MemorySizes CudaBackend::memory_sizes() const {
   MemorySizes sizes;

@@ -11,7 +11,9 @@ namespace tandem {
 
 namespace cuda {
 struct AttentionArguments;
-}
+constexpr int64_t kWidestHead = 128;   // columns of an attention head
+constexpr int64_t kWidestNorm = 8192;  // columns of a norm
+}  // namespace cuda
 
 class CudaBackend final : public Backend {
  public:
@@ -26,6 +28,7 @@ class CudaBackend final : public Backend {
   int64_t loss_rows() const override;
   int64_t decode_sentences() const override { return 512; }
   int64_t most_rows(int64_t width) const override;
+  void require_sizes(int64_t width, int64_t heads) const override;
   MemorySizes memory_sizes() const override;
 
   void wait() override;

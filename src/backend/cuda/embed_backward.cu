@@ -216,9 +216,10 @@ __global__ void __launch_bounds__(kThreads, 2) add_parts_kernel(const Arguments 
 
 }  // namespace
 
-// The parts that embed_backward adds up fit the scratch memory.
+// The parts that embed_backward adds up fit the scratch memory, and 65,535 blocks have 32 rows each in linear.cu.
 int64_t CudaBackend::most_rows(int64_t width) const {
-  return static_cast<int64_t>(scratch_.bytes() / sizeof(float)) / (2 * width) * kPiece;
+  constexpr int64_t kMostBlocks = 65535;
+  return std::min(static_cast<int64_t>(scratch_.bytes() / sizeof(float)) / (2 * width), kMostBlocks) * kPiece;
 }
 
 void CudaBackend::embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,

@@ -255,6 +255,7 @@ void Gemm::load_table(const std::string& text, const std::string& name) {
   std::string line;
   std::getline(lines, line);
   require(line == header(), "{} was made for \"{}\", but this is \"{}\"; run tandem tune again", name, line, header());
+  std::map<GemmKey, cublasLtMatmulAlgo_t> loaded;
   for (int number = 2; std::getline(lines, line); ++number) {
     GemmKey key;
     cublasLtMatmulAlgo_t algorithm{};
@@ -267,8 +268,9 @@ void Gemm::load_table(const std::string& text, const std::string& name) {
       fields >> word;
     }
     require(!fields.fail() && colon == ":", "{}:{} is not a line of a table of matrix products", name, number);
-    loaded_[key] = algorithm;
+    loaded[key] = algorithm;
   }
+  loaded_ = std::move(loaded);
 }
 
 }  // namespace tandem::cuda

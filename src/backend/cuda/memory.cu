@@ -88,10 +88,14 @@ void CudaBackend::copy(const View& to, const View& from) {
 }
 
 void CudaBackend::fill_zero(const View& to) {
-  if (to.size() > 0) {
-    const size_t width = size_of(to.dtype);
-    const auto stride = static_cast<size_t>(to.rows > 1 ? to.stride : to.cols);
-    check(cudaMemset2DAsync(to.data, stride * width, 0, static_cast<size_t>(to.cols) * width,
+  if (to.size() == 0) {
+    return;
+  }
+  const size_t width = size_of(to.dtype);
+  if (to.contiguous()) {
+    check(cudaMemsetAsync(to.data, 0, bytes_of(to), stream_), "clearing memory");
+  } else {
+    check(cudaMemset2DAsync(to.data, static_cast<size_t>(to.stride) * width, 0, static_cast<size_t>(to.cols) * width,
                             static_cast<size_t>(to.rows), stream_),
           "clearing memory");
   }

@@ -138,7 +138,7 @@ struct NormRow {
 // body.operator()<Row>() with the type that fits rows of this width, in blocks of at least kBlock threads.
 template <int kBlock, class Body>
 void with_norm_row(int64_t cols, bool vectors, const Body& body) {
-  require(cols <= 8192, "a norm over {} columns; on a GPU it has at most 8192", cols);
+  require(cols <= kWidestNorm, "a norm over {} columns; on a GPU it has at most {}", cols, kWidestNorm);
   const auto choose = [&]<bool kVector>() {
     if (cols <= 256) {
       body.template operator()<NormRow<32, 1, kVector, kBlock>>();

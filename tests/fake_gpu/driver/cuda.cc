@@ -2,7 +2,8 @@
 // graphs do nothing, and a chosen call fails as it does when a GPU is lost. Set by the environment:
 //   FAKE_GPU_DRIVER      version of CUDA that the driver knows, 1000 * major + 10 * minor; 0 = no driver
 //   FAKE_GPU_COUNT       GPUs, default 1
-//   FAKE_GPU_CAPABILITY  10 * major + minor, default 90; others compile from PTX of 8.0
+//   FAKE_GPU_CAPABILITY  10 * major + minor of each GPU, "75,90"; the last one is that of all others, default 90; other
+//                        than 90 compile from PTX of 8.0
 //   FAKE_GPU_MEMORY      bytes, default 512 MiB
 //   FAKE_GPU_BROKEN      error of every call that asks for GPUs
 //   FAKE_GPU_NO_CODE     if set, the program has no code for this GPU
@@ -31,6 +32,19 @@ long setting(const char* name, long otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : std::atol(text);
 }
+
+long capability_of(int device) {
+  const char* text = std::getenv("FAKE_GPU_CAPABILITY");
+  long capability = 90;
+  for (int i = 0; text != nullptr && *text != '\0' && i <= device; ++i) {
+    char* end = nullptr;
+    capability = std::strtol(text, &end, 10);
+    text = *end == ',' ? end + 1 : end;
+  }
+  return capability;
+}
+
+std::atomic<int> chosen = 0;  // GPU
 
 cudaError_t broken() { return static_cast<cudaError_t>(setting("FAKE_GPU_BROKEN", cudaSuccess)); }
 
@@ -132,8 +146,8 @@ cudaError_t cudaGetDeviceCount(int* count) {
   }
   return broken() == cudaSuccess && *count == 0 ? cudaErrorNoDevice : broken();
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-  const long capability = setting("FAKE_GPU_CAPABILITY", 90);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  const long capability = capability_of(device);
   *properties = {};
   std::strcpy(properties->name, "Fake GPU");
   properties->major = static_cast<int>(capability / 10);
@@ -149,9 +163,12 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int, int) {
   std::strcpy(id, "0000:18:00.0");
   return call("cudaDeviceGetPCIBusId");
 }
-cudaError_t cudaSetDevice(int) { return call("cudaSetDevice"); }
+cudaError_t cudaSetDevice(int device) {
+  chosen = device;
+  return call("cudaSetDevice");
+}
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = chosen;
   return call("cudaGetDevice");
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
@@ -265,7 +282,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return call("cudaGr
 
 // ---- kernels
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
-  const long capability = setting("FAKE_GPU_CAPABILITY", 90);
+  const long capability = capability_of(chosen);
   *attributes = {};
   attributes->binaryVersion = static_cast<int>(capability);
   attributes->ptxVersion = capability == 90 ? 90 : 80;

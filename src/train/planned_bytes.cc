@@ -1,0 +1,20 @@
+#include "train/planned_bytes.h"
+
+#include "backend/planning.h"
+
+namespace tandem {
+
+size_t planned_bytes(const Backend& backend, const ModelConfig& config, DType compute, const BatchLayout& layout,
+                     const PlannedPass& pass) {
+  PlanningBackend planning(backend);
+  const Transformer model(planning, config);
+  const ModelState weights(planning, model.parameters(), compute, false);
+  Arena arena([&planning](size_t bytes) { return planning.allocate(bytes); });
+  arena.reserve(size_t{1} << 46);  // one chunk, so that the peak is the sum of what is taken
+  LossTotals totals;
+  StepState state;
+  pass(model, weights, layout.batch(&state, Memory::device), &totals, arena);
+  return arena.peak_bytes();
+}
+
+}  // namespace tandem
