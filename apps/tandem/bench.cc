@@ -13,6 +13,8 @@
 #include "data/corpus_writer.h"
 #include "data/lines.h"
 #include "decoding.h"
+#include "launch/hosts.h"
+#include "train/setup.h"
 #include "train/step_bench.h"
 
 namespace tandem::cli {
@@ -118,6 +120,10 @@ void print(const StepBench& bench) {
     std::printf("in the step the ops' %.2f GB are %.2f TB/s (%.1f %% of the copy)\n", all.bytes / 1e9,
                 all.bytes / bench.seconds / 1e12, 100 * all.bytes / bench.seconds / bandwidth);
   }
+  if (bench.too_long > 0) {
+    std::printf("%ld pairs are left out: a side is longer than the model's %ld tokens\n", bench.too_long,
+                bench.longest);
+  }
   std::printf(
       "step: %.3f ms, %.0f source + %.0f target tokens in %.2f rounds, %.0f target tokens/s, %.1f TFLOP/s (%.1f %% of "
       "the large product), dead rows %.2f %%, memory %.2f GiB\n",
@@ -127,11 +133,11 @@ void print(const StepBench& bench) {
 }
 
 void run_peer(const Options& options, const ModelConfig& model, const StepBench& bench) {
-  const std::string command =
-      fmt::format("{} {} --lengths {} --tokens {} --d {} --f {} --h {} --L {} --V {} --variants {}", options.python,
-                  options.peer, options.write_lengths, options.tokens, model.width, model.feed_forward, model.heads,
-                  model.encoder_layers, model.target_vocabulary, options.variants);
-  std::printf("peer: %s\n", command.c_str());
+  const std::string command = fmt::format(
+      "{} {} --lengths {} --tokens {} --d {} --f {} --h {} --L {} --V {} --variants {}", shell_quoted(options.python),
+      shell_quoted(options.peer), shell_quoted(options.write_lengths), options.tokens, model.width, model.feed_forward,
+      model.heads, model.encoder_layers, model.target_vocabulary, shell_quoted(options.variants));
+  std::printf("peer: %s\n(dropout is the peer's own there, %g here)\n", command.c_str(), options.dropout);
   std::fflush(stdout);
   FILE* pipe = popen(command.c_str(), "r");
   require(pipe != nullptr, "cannot run the peer: {}", command);
@@ -152,7 +158,6 @@ void measure(const Options& options) {
   require_sound(options);
   TrainConfig config;
   config.model = preset(options.model);
-  config.model.source_vocabulary = config.model.target_vocabulary = options.vocabulary;
   config.model.dropout = config.model.attention_dropout = config.model.activation_dropout =
       static_cast<float>(options.dropout);
   config.device = options.device;
@@ -161,12 +166,6 @@ void measure(const Options& options) {
   config.batch.tokens = options.tokens;
   config.batch.max_length = config.model.max_length;
   config.micro_batch = options.micro_batch;
-  std::unique_ptr<RandomCorpus> random;
-  std::filesystem::path path = std::filesystem::path(options.data) / "train.corpus";
-  if (options.data.empty()) {
-    random = std::make_unique<RandomCorpus>(options.lengths, options.vocabulary);
-    path = random->path();
-  }
   StepBenchOptions bench_options;
   bench_options.steps = options.steps;
   bench_options.tune = options.tune;
@@ -174,10 +173,16 @@ void measure(const Options& options) {
   if (!options.tune && !options.algorithms.empty()) {
     bench_options.algorithms = read_file(options.algorithms, 1 << 20);
   }
-  const Corpus corpus = Corpus::open(path, false);
-  config.model.source_vocabulary = corpus.vocabulary(Side::source);
-  config.model.target_vocabulary = corpus.vocabulary(Side::target);
-  const StepBench bench = measure_step(corpus, config, bench_options);
+  StepBench bench;
+  if (options.data.empty()) {
+    const RandomCorpus random(options.lengths, options.vocabulary);
+    config.model.source_vocabulary = config.model.target_vocabulary = options.vocabulary;
+    bench = measure_step(Corpus::open(random.path(), false), config, bench_options);
+  } else {
+    const Prepared data = Prepared::open(options.data);
+    complete_config(config, data);
+    bench = measure_step(data.train, config, bench_options);
+  }
   print(bench);
   if (options.tune && !options.algorithms.empty()) {
     write_file(options.algorithms, bench.algorithms);

@@ -164,6 +164,8 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
     bench.memory = before.own + before.free - std::min(before.free, backend->memory_sizes().free);
     describe(bench, std::span(steps).subspan(warm_up), stepper, config.model);
   }
+  bench.too_long = batcher.too_long();
+  bench.longest = config.model.max_length;
   bench.device = backend->description();
   bench.parameters = model.parameters().count();
   bench.algorithms = backend->algorithms();

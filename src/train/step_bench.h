@@ -25,6 +25,8 @@ struct StepBench {
   double rounds = 0;
   double flops = 0;      // a step, on true tokens
   double dead_rows = 0;  // share of the capacity that holds no token
+  int64_t too_long = 0;  // pairs that no step has: a side exceeds `longest` tokens
+  int64_t longest = 0;   //
   size_t memory = 0;     // bytes taken on the device, without the driver's own
   Ceilings ceilings;
   std::vector<OpProfile> profile;    // of one step, op by op; empty where it was not asked for

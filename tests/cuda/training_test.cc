@@ -120,10 +120,31 @@ TEST_F(CudaTraining, SameBitsTwiceAndAfterAStop) {
 
 // Checked steps run op by op and are computed on the CPU too; the others are replayed. The bits are the same.
 TEST_F(CudaTraining, CheckedStepsChangeNothing) {
-  train("plain", 12, {"device=cuda"});
-  train("checked", 12, {"device=cuda"}, 0.5);
-  EXPECT_EQ(weights("plain"), weights("checked"));
-  EXPECT_NE(read_text(directory_ / "checked/train.log").find("computed on the CPU as well"), std::string::npos);
+  struct Case {
+    std::string name;
+    int64_t steps;
+    double share;
+    std::vector<std::string> options;
+  };
+  const Case cases[] = {
+      {"tiny", 12, 0.5, {}},
+      {"rounds", 3, 1, {"batch.micro_batch=700"}},
+      {"sentences", 3, 1, {"batch.sentences=64"}},
+      {"post", 3, 1, {"model.norm=post", "model.activation=gelu", "model.attention_bias=true"}},
+      // As wide, and with as many rows, as the kernels that join a product and a norm want.
+      {"wide", 2, 1, {"model.width=512", "model.heads=8", "model.encoder_layers=1", "batch.tokens=9000"}},
+  };
+  for (const auto& [name, steps, share, options] : cases) {
+    std::vector<std::string> on_gpu = options;
+    on_gpu.emplace_back("device=cuda");
+    train(name + "-plain", steps, on_gpu);
+    train(name + "-checked", steps, on_gpu, share);
+    EXPECT_FALSE(weights(name + "-plain").empty()) << name;
+    EXPECT_EQ(weights(name + "-plain"), weights(name + "-checked")) << name;
+    EXPECT_NE(read_text(directory_ / (name + "-checked/train.log")).find("computed on the CPU as well"),
+              std::string::npos)
+        << name;
+  }
 }
 
 TEST_F(CudaTraining, CurveIsThatOfTheCpu) {

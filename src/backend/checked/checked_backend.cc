@@ -153,7 +153,8 @@ void CheckedBackend::check(const char* op, const std::vector<View>& outputs, con
       actual.data = memory.data();
       actual.memory = Memory::host;
       const bool rounded = output.dtype == DType::bf16 || (output.dtype == DType::f32 && f32 == Sums::of_rounded);
-      compare(op, number, actual, twin(output), rounded ? kRounded : kSummed);
+      const bool exact = output.dtype == DType::i32;
+      compare(op, number, actual, twin(output), rounded ? kRounded : exact ? 0 : kSummed);
     }
   }
   ++ops_checked_;
@@ -302,6 +303,11 @@ void CheckedBackend::gradient_norm(UpdateState* update, const View& gradients, c
   check("gradient_norm", {norm}, [&](Backend& b, auto&& at) { b.gradient_norm(at(update), at(gradients), settings); });
 }
 
+void CheckedBackend::prepare_update(UpdateState* update, const View& sums, const UpdateSettings& settings) {
+  const View norm = make_view(update, DType::f64, 1, 1, Memory::device);
+  check("prepare_update", {norm}, [&](Backend& b, auto&& at) { b.prepare_update(at(update), at(sums), settings); });
+}
+
 void CheckedBackend::sum_of_squares(const View& sum, const View& x) {
   check("sum_of_squares", {sum}, [&](Backend& b, auto&& at) { b.sum_of_squares(at(sum), at(x)); });
 }
@@ -326,7 +332,7 @@ void CheckedBackend::attention_cached(const View& out, const View& q, const Cach
 }
 
 void CheckedBackend::top_log_probabilities(const View& values, const View& ids, const View& logits) {
-  check("top_log_probabilities", {values},
+  check("top_log_probabilities", {values, ids},
         [&](Backend& b, auto&& at) { b.top_log_probabilities(at(values), at(ids), at(logits)); });
 }
 

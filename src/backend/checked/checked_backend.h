@@ -47,6 +47,7 @@ class CheckedBackend final : public ForwardingBackend {
   void projected_loss(const ProjectedLoss& loss) override;
   void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override;
   void sum_of_squares(const View& sum, const View& x) override;
+  void prepare_update(UpdateState* update, const View& sums, const UpdateSettings& settings) override;
   void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
             const AdamSettings& settings, const StepState* state, const UpdateState* update) override;
   void moving_average(const View& average, const View& masters, const UpdateState* update) override;
