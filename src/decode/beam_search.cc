@@ -10,16 +10,24 @@ namespace tandem {
 
 namespace {
 
-struct Alive {
-  std::vector<int32_t> ids;
+// A row that some step was given: hypotheses are chains of them, and those with a common beginning share it.
+struct Node {
+  int32_t previous = -1;  // index of the node before; -1: the first, bos
+  int32_t id = 0;
+};
+
+struct Finished {
+  int32_t last = 0;  // node
   double log_probability = 0;
+  double score = 0;
 };
 
 struct Sentence {
   int32_t index = 0;
   int64_t limit = 0;
-  std::vector<Alive> alive;          // best first
-  std::vector<Hypothesis> finished;  // best first, at most n_best
+  double largest_penalty = 0;      // of a translation as long as the limit
+  int32_t alive = 1;               // rows of the next step that are its own, best first
+  std::vector<Finished> finished;  // best first, at most n_best
 };
 
 struct Candidate {
@@ -35,85 +43,171 @@ struct Candidate {
   }
 };
 
-// What the scorer said about one sentence's rows: values and ids [alive, k].
-struct Scores {
-  const float* values;
-  const int32_t* ids;
-  int64_t k;
-};
-
 // The candidates that a step looks at: one for greedy; otherwise twice the beam, so that a full beam is left even
 // when every hypothesis may end here.
 size_t search_width(const DecodeConfig& config) { return config.beam == 1 ? 1 : 2 * static_cast<size_t>(config.beam); }
 
-std::vector<Candidate> best_candidates(const Sentence& sentence, const Scores& scores, const DecodeConfig& config) {
-  std::vector<Candidate> candidates;
-  for (size_t beam = 0; beam < sentence.alive.size(); ++beam) {
-    for (int64_t i = static_cast<int64_t>(beam) * scores.k; i < static_cast<int64_t>(beam + 1) * scores.k; ++i) {
-      const float value = scores.values[i];
-      require(!std::isnan(value), "the model's scores are not numbers: its weights are damaged or training diverged");
-      const bool possible = scores.ids[i] != kPad && scores.ids[i] != kBos && std::isfinite(value);
-      if (possible) {
-        candidates.push_back(
-            {sentence.alive[beam].log_probability + double{value}, static_cast<int32_t>(beam), scores.ids[i]});
+// The rows of a step, of all sentences, and what is known about each.
+struct Rows {
+  std::vector<SearchRow> rows;
+  std::vector<double> log_probabilities;
+
+  void add(const SearchRow& row, double log_probability) {
+    rows.push_back(row);
+    log_probabilities.push_back(log_probability);
+  }
+  void resize(size_t count) {
+    rows.resize(count);
+    log_probabilities.resize(count);
+  }
+};
+
+class Search {
+ public:
+  Search(std::span<const int64_t> limits, const DecodeConfig& config)
+      : config_(config), width_(search_width(config)), results_(limits.size()) {
+    for (size_t i = 0; i < limits.size(); ++i) {
+      require(limits[i] >= 1, "sentence {} may have {} pieces: the limit must be at least 1", i, limits[i]);
+      const auto index = static_cast<int32_t>(i);
+      active_.push_back({.index = index,
+                         .limit = limits[i],
+                         .largest_penalty = length_penalty(limits[i], config.alpha),
+                         .finished = {}});
+      now_.add({index, -1, kBos}, 0);
+    }
+  }
+
+  std::vector<std::vector<Hypothesis>> run(StepScorer& scorer) {
+    // Two more than the width, because pad and bos are never chosen.
+    k_ = std::min(scorer.vocabulary(), static_cast<int64_t>(width_) + 2);
+    for (int64_t length = 1; !now_.rows.empty(); ++length) {
+      scorer.step(now_.rows, k_, values_, ids_);
+      extend_all(length);
+    }
+    return std::move(results_);
+  }
+
+ private:
+  // Moves all sentences from `length - 1` to `length` pieces.
+  void extend_all(int64_t length) {
+    const auto parents = first_node_;
+    first_node_ = static_cast<int32_t>(history_.size());
+    for (const SearchRow& row : now_.rows) {
+      history_.push_back({row.parent < 0 ? -1 : parents + row.parent, row.token});
+    }
+    const double penalty = length_penalty(length, config_.alpha);
+    next_.resize(0);
+    int32_t first_row = 0;
+    for (Sentence& sentence : active_) {
+      const int32_t rows = sentence.alive;
+      extend(sentence, first_row, length, penalty);
+      first_row += rows;
+      if (sentence.alive == 0) {
+        for (const Finished& finished : sentence.finished) {
+          results_[static_cast<size_t>(sentence.index)].push_back(
+              {ids_of(finished.last), finished.log_probability, finished.score});
+        }
       }
     }
+    std::erase_if(active_, [](const Sentence& sentence) { return sentence.alive == 0; });
+    std::swap(now_, next_);
   }
-  const size_t kept = std::min(search_width(config), candidates.size());
-  std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(kept), candidates.end());
-  candidates.resize(kept);
-  return candidates;
-}
 
-void add_finished(std::vector<Hypothesis>& finished, Hypothesis hypothesis, size_t wanted) {
-  const auto place = std::upper_bound(finished.begin(), finished.end(), hypothesis,
-                                      [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
-  finished.insert(place, std::move(hypothesis));
-  finished.resize(std::min(finished.size(), wanted));
-}
-
-// No alive hypothesis can still come among the n best: log-probabilities only fall, and the longest possible
-// translation has the largest penalty.
-bool is_decided(const Sentence& sentence, const DecodeConfig& config) {
-  return sentence.finished.size() == static_cast<size_t>(config.n_best) &&
-         sentence.finished.back().score >=
-             sentence.alive.front().log_probability / length_penalty(sentence.limit, config.alpha);
-}
-
-// Moves the sentence from `length - 1` to `length` pieces and adds its new rows; parents count from first_row.
-void extend(Sentence& sentence, const Scores& scores, int64_t length, int32_t first_row, const DecodeConfig& config,
-            std::vector<SearchRow>& rows) {
-  const double penalty = length_penalty(length, config.alpha);
-  const size_t rows_before = rows.size();
-  std::vector<Alive> alive;
-  for (const Candidate& candidate : best_candidates(sentence, scores, config)) {
-    std::vector<int32_t> ids = sentence.alive[static_cast<size_t>(candidate.beam)].ids;
-    if (candidate.id == kEos) {
-      add_finished(sentence.finished, {std::move(ids), candidate.log_probability, candidate.log_probability / penalty},
-                   static_cast<size_t>(config.n_best));
-    } else if (alive.size() < static_cast<size_t>(config.beam)) {
-      ids.push_back(candidate.id);
-      alive.push_back({std::move(ids), candidate.log_probability});
-      rows.push_back({sentence.index, first_row + candidate.beam, candidate.id});
+  // The sentence's rows are `sentence.alive` from first_row on.
+  void extend(Sentence& sentence, int32_t first_row, int64_t length, double penalty) {
+    const size_t rows_before = next_.rows.size();
+    const auto wanted = static_cast<size_t>(config_.n_best);
+    find_candidates(first_row, sentence.alive);
+    sentence.alive = 0;
+    for (const Candidate& candidate : candidates_) {
+      const int32_t row = first_row + candidate.beam;
+      if (candidate.id == kEos) {
+        add_finished(sentence.finished,
+                     {first_node_ + row, candidate.log_probability, candidate.log_probability / penalty});
+      } else if (sentence.alive < config_.beam) {
+        next_.add({sentence.index, row, candidate.id}, candidate.log_probability);
+        ++sentence.alive;
+      }
     }
-  }
-  sentence.alive = std::move(alive);
-  if (length == sentence.limit) {
-    for (Alive& unfinished : sentence.alive) {
-      if (sentence.finished.size() < static_cast<size_t>(config.n_best)) {
+    if (length == sentence.limit) {
+      for (size_t row = rows_before; row < next_.rows.size() && sentence.finished.size() < wanted; ++row) {
+        history_.push_back({first_node_ + next_.rows[row].parent, next_.rows[row].token});
+        const double log_probability = next_.log_probabilities[row];
         sentence.finished.push_back(
-            {std::move(unfinished.ids), unfinished.log_probability, unfinished.log_probability / penalty});
+            {static_cast<int32_t>(history_.size()) - 1, log_probability, log_probability / penalty});
+      }
+      sentence.alive = 0;
+    }
+    // No alive hypothesis can still come among the n best: log-probabilities only fall, and the longest possible
+    // translation has the largest penalty.
+    if (sentence.alive > 0 && sentence.finished.size() == wanted &&
+        sentence.finished.back().score >= next_.log_probabilities[rows_before] / sentence.largest_penalty) {
+      sentence.alive = 0;
+    }
+    if (sentence.alive == 0) {
+      next_.resize(rows_before);
+    }
+  }
+
+  // The best that can follow rows [first_row, first_row + rows), best first.
+  void find_candidates(int32_t first_row, int32_t rows) {
+    candidates_.clear();
+    for (int32_t beam = 0; beam < rows; ++beam) {
+      const double so_far = now_.log_probabilities[static_cast<size_t>(first_row + beam)];
+      const float* values = values_.data() + (first_row + beam) * k_;
+      const int32_t* ids = ids_.data() + (first_row + beam) * k_;
+      for (int64_t i = 0; i < k_; ++i) {
+        require(!std::isnan(values[i]),
+                "the model's scores are not numbers: its weights are damaged or training diverged");
+        const Candidate candidate{so_far + double{values[i]}, beam, ids[i]};
+        if (candidates_.size() == width_ && candidate.log_probability < candidates_.back().log_probability) {
+          break;  // those behind it are no better
+        }
+        if (ids[i] != kPad && ids[i] != kBos && std::isfinite(values[i])) {
+          add_candidate(candidate);
+        }
       }
     }
-    sentence.alive.clear();
   }
-  if (!sentence.alive.empty() && is_decided(sentence, config)) {
-    sentence.alive.clear();
+
+  void add_candidate(const Candidate& candidate) {
+    if (candidates_.size() == width_) {
+      if (!(candidate < candidates_.back())) {
+        return;
+      }
+      candidates_.pop_back();
+    }
+    candidates_.insert(std::upper_bound(candidates_.begin(), candidates_.end(), candidate), candidate);
   }
-  if (sentence.alive.empty()) {
-    rows.resize(rows_before);
+
+  void add_finished(std::vector<Finished>& finished, const Finished& one) const {
+    const auto place = std::upper_bound(finished.begin(), finished.end(), one,
+                                        [](const Finished& a, const Finished& b) { return a.score > b.score; });
+    finished.insert(place, one);
+    finished.resize(std::min(finished.size(), static_cast<size_t>(config_.n_best)));
   }
-}
+
+  std::vector<int32_t> ids_of(int32_t node) const {
+    std::vector<int32_t> ids;
+    for (; history_[static_cast<size_t>(node)].previous >= 0; node = history_[static_cast<size_t>(node)].previous) {
+      ids.push_back(history_[static_cast<size_t>(node)].id);
+    }
+    std::reverse(ids.begin(), ids.end());
+    return ids;
+  }
+
+  const DecodeConfig& config_;
+  size_t width_;
+  int64_t k_ = 0;
+  std::vector<std::vector<Hypothesis>> results_;
+  std::vector<Sentence> active_;
+  Rows now_, next_;
+  std::vector<float> values_;  // [rows, k], as ids
+  std::vector<int32_t> ids_;
+  std::vector<Node> history_;
+  int32_t first_node_ = 0;  // of the step's rows
+  std::vector<Candidate> candidates_;
+};
 
 }  // namespace
 
@@ -133,35 +227,7 @@ double length_penalty(int64_t length, double alpha) { return std::pow((5.0 + sta
 std::vector<std::vector<Hypothesis>> beam_search(StepScorer& scorer, std::span<const int64_t> limits,
                                                  const DecodeConfig& config) {
   check(config);
-  // Two more than the width, because pad and bos are never chosen.
-  const int64_t k = std::min(scorer.vocabulary(), static_cast<int64_t>(search_width(config)) + 2);
-  std::vector<std::vector<Hypothesis>> results(limits.size());
-  std::vector<Sentence> active;
-  std::vector<SearchRow> rows, next;
-  for (size_t i = 0; i < limits.size(); ++i) {
-    require(limits[i] >= 1, "sentence {} may have {} pieces: the limit must be at least 1", i, limits[i]);
-    active.push_back({static_cast<int32_t>(i), limits[i], {Alive{}}, {}});
-    rows.push_back({static_cast<int32_t>(i), -1, kBos});
-  }
-  std::vector<float> values;
-  std::vector<int32_t> ids;
-  for (int64_t length = 1; !rows.empty(); ++length) {
-    scorer.step(rows, k, values, ids);
-    next.clear();
-    int64_t row = 0;
-    for (Sentence& sentence : active) {
-      const Scores scores{values.data() + row * k, ids.data() + row * k, k};
-      const auto first_row = static_cast<int32_t>(row);
-      row += static_cast<int64_t>(sentence.alive.size());
-      extend(sentence, scores, length, first_row, config, next);
-      if (sentence.alive.empty()) {
-        results[static_cast<size_t>(sentence.index)] = std::move(sentence.finished);
-      }
-    }
-    std::erase_if(active, [](const Sentence& sentence) { return sentence.alive.empty(); });
-    rows.swap(next);
-  }
-  return results;
+  return Search(limits, config).run(scorer);
 }
 
 }  // namespace tandem

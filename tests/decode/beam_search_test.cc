@@ -227,6 +227,53 @@ TEST(BeamSearch, TiesGoToTheLowerIdAndTheEarlierHypothesis) {
   EXPECT_EQ(results[0][2].ids, (Ids{3, 5}));
 }
 
+TEST(BeamSearch, TiesThatRoundingMakesGoToTheLowerIdToo) {
+  // 5 is more likely than 4, but not by so much that a sum with -1000 could tell.
+  TableScorer scorer(6, [](int32_t, const Ids& beginning) {
+    std::vector<float> values(6, -INFINITY);
+    values[3] = beginning.empty() ? -1000 : -INFINITY;
+    values[4] = beginning.size() == 1 ? -2e-16F : -INFINITY;
+    values[5] = beginning.size() == 1 ? -1e-16F : -INFINITY;
+    return values;
+  });
+  const std::vector<int64_t> limits = {2};
+  EXPECT_EQ(beam_search(scorer, limits, {.beam = 1})[0][0].ids, (Ids{3, 4}));
+  for (const int beam : {2, 3}) {
+    const auto results = beam_search(scorer, limits, {.beam = beam, .n_best = 2});
+    ASSERT_EQ(results[0].size(), 2U);
+    EXPECT_EQ(results[0][0].ids, (Ids{3, 4}));
+    EXPECT_EQ(results[0][1].ids, (Ids{3, 5}));
+    EXPECT_EQ(results[0][0].log_probability, -1000);
+  }
+}
+
+TEST(BeamSearch, EveryHypothesisHasTheProbabilityOfItsOwnPieces) {
+  // Hypotheses share beginnings, end at different lengths or not at all, and sentences leave the search one by one.
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Distribution distribution = random_distribution(9, seed);
+    TableScorer scorer(9, distribution);
+    std::vector<int64_t> limits;
+    for (int64_t i = 0; i < 30; ++i) {
+      limits.push_back(1 + (i * 7) % 19);
+    }
+    const auto results = beam_search(scorer, limits, {.beam = 6, .n_best = 6});
+    for (size_t s = 0; s < limits.size(); ++s) {
+      ASSERT_FALSE(results[s].empty());
+      for (const Hypothesis& hypothesis : results[s]) {
+        Ids beginning;
+        double total = 0;
+        for (const int32_t id : hypothesis.ids) {
+          total += double{distribution(static_cast<int32_t>(s), beginning)[static_cast<size_t>(id)]};
+          beginning.push_back(id);
+        }
+        const double with_end = total + double{distribution(static_cast<int32_t>(s), beginning)[kEos]};
+        const bool unfinished = static_cast<int64_t>(beginning.size()) == limits[s];
+        EXPECT_EQ(hypothesis.log_probability, unfinished ? total : with_end) << "sentence " << s << " seed " << seed;
+      }
+    }
+  }
+}
+
 TEST(BeamSearch, NBestIsOrderedAndWithoutRepetition) {
   const Distribution distribution = random_distribution(12, 5);
   TableScorer scorer(12, distribution);
