@@ -1,6 +1,7 @@
 #include "decode/batch_decoder.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "text/subwords.h"
 
@@ -8,17 +9,25 @@ namespace tandem {
 
 namespace {
 
-// Host tables that travel to the backend in one upload.
+// Host tables that travel to the backend in one upload. Their memory is kept for the next ones.
 class UploadTables {
  public:
-  // Returns where the table begins.
-  int64_t add(std::span<const int32_t> table) {
-    const auto begin = static_cast<int64_t>(numbers_.size());
-    numbers_.insert(numbers_.end(), table.begin(), table.end());
+  void clear() { used_ = 0; }
+  // Returns where the table begins; what it holds is written through at().
+  int64_t add(int64_t count) {
+    const int64_t begin = used_;
+    used_ += count;
+    numbers_.resize(std::max(numbers_.size(), static_cast<size_t>(used_)));
     return begin;
   }
+  int64_t add(std::span<const int32_t> table) {
+    const int64_t begin = add(static_cast<int64_t>(table.size()));
+    std::copy(table.begin(), table.end(), at(begin));
+    return begin;
+  }
+  int32_t* at(int64_t begin) { return numbers_.data() + begin; }
   void upload(Backend& backend, Arena& arena) {
-    view_ = arena.take(DType::i32, 1, static_cast<int64_t>(numbers_.size()));
+    view_ = arena.take(DType::i32, 1, used_);
     backend.upload(view_, numbers_.data());
   }
   View table(int64_t begin, int64_t rows, int64_t cols) const {
@@ -26,7 +35,8 @@ class UploadTables {
   }
 
  private:
-  std::vector<int32_t> numbers_;
+  std::vector<int32_t> numbers_;  // the first `used_` of them
+  int64_t used_ = 0;
   View view_;
 };
 
@@ -76,62 +86,57 @@ class TransformerScorer : public StepScorer {
             std::vector<int32_t>& ids) override {
     const auto count = static_cast<int64_t>(rows.size());
     cache_.reserve(written_ + count, written_);
-    follow_parents(rows);
+    ++steps_;
     const Arena::Mark mark = arena_.mark();
     const View logits = model_.decode(weights_, decode_step(rows), arena_);
-    const View best_values = arena_.take(DType::f32, count, k);
-    const View best_ids = arena_.take(DType::i32, count, k);
-    backend_.top_log_probabilities(best_values, best_ids, logits);
-    values.resize(static_cast<size_t>(count * k));
-    ids.resize(static_cast<size_t>(count * k));
-    backend_.download(values.data(), best_values);
-    backend_.download(ids.data(), best_ids);
+    // Both in one block, since every download waits for the device.
+    const View best = arena_.take(DType::i32, 2 * count, k);
+    View best_values = best.slice_rows(0, count);
+    best_values.dtype = DType::f32;
+    backend_.top_log_probabilities(best_values, best.slice_rows(count, count), logits);
+    const auto size = static_cast<size_t>(count * k);
+    best_.resize(2 * size);
+    backend_.download(best_.data(), best);
+    values.resize(size);
+    std::memcpy(values.data(), best_.data(), size * sizeof(float));
+    ids.assign(best_.begin() + static_cast<std::ptrdiff_t>(size), best_.end());
     arena_.release(mark);
     written_ += count;
   }
 
  private:
-  // Row r of the table gets its parent's cache rows and the one that this step writes for it.
-  void follow_parents(std::span<const SearchRow> rows) {
-    const int64_t length = steps_ + 1;
-    std::vector<int32_t> table(rows.size() * static_cast<size_t>(length));
-    for (size_t r = 0; r < rows.size(); ++r) {
-      int32_t* own = table.data() + static_cast<int64_t>(r) * length;
-      if (steps_ > 0) {
-        std::copy_n(cache_rows_.data() + rows[r].parent * steps_, steps_, own);
-      }
-      own[steps_] = static_cast<int32_t>(written_ + static_cast<int64_t>(r));
-    }
-    cache_rows_.swap(table);
-    steps_ = length;
-  }
-
   Transformer::DecodeStep decode_step(std::span<const SearchRow> rows) {
-    std::vector<int32_t> tokens, first, length;
-    for (const SearchRow& row : rows) {
-      tokens.push_back(row.token);
-      first.push_back(source_.first[static_cast<size_t>(row.sentence)]);
-      length.push_back(source_.length[static_cast<size_t>(row.sentence)]);
-    }
     const auto count = static_cast<int64_t>(rows.size());
-    const std::vector<int32_t> position(rows.size(), static_cast<int32_t>(steps_ - 1));
-    const std::vector<int32_t> self_length(rows.size(), static_cast<int32_t>(steps_));
-    UploadTables tables;
-    const int64_t tokens_at = tables.add(tokens), position_at = tables.add(position), first_at = tables.add(first),
-                  length_at = tables.add(length), self_length_at = tables.add(self_length),
-                  index_at = tables.add(cache_rows_);
-    tables.upload(backend_, arena_);
+    std::swap(tables_, parents_);
+    const int64_t parents_index_at = index_at_;
+    tables_.clear();
+    const int64_t tokens_at = tables_.add(count), position_at = tables_.add(count), first_at = tables_.add(count),
+                  length_at = tables_.add(count), self_length_at = tables_.add(count);
+    index_at_ = tables_.add(count * steps_);
+    std::fill_n(tables_.at(position_at), count, static_cast<int32_t>(steps_ - 1));
+    std::fill_n(tables_.at(self_length_at), count, static_cast<int32_t>(steps_));
+    for (int64_t r = 0; r < count; ++r) {
+      const SearchRow& row = rows[static_cast<size_t>(r)];
+      *tables_.at(tokens_at + r) = row.token;
+      *tables_.at(first_at + r) = source_.first[static_cast<size_t>(row.sentence)];
+      *tables_.at(length_at + r) = source_.length[static_cast<size_t>(row.sentence)];
+      // The parent's cache rows, and the one that this step writes.
+      int32_t* own = tables_.at(index_at_ + r * steps_);
+      own = std::copy_n(parents_.at(parents_index_at + row.parent * (steps_ - 1)), steps_ - 1, own);
+      *own = static_cast<int32_t>(written_ + r);
+    }
+    tables_.upload(backend_, arena_);
     Transformer::DecodeStep step;
-    step.tokens = tables.table(tokens_at, 1, count);
-    step.position = tables.table(position_at, 1, count);
+    step.tokens = tables_.table(tokens_at, 1, count);
+    step.position = tables_.table(position_at, 1, count);
     step.keys = cache_.keys();
     step.values = cache_.values();
     step.write_row = written_;
-    step.self_index = tables.table(index_at, count, steps_);
-    step.self_length = tables.table(self_length_at, 1, count);
+    step.self_index = tables_.table(index_at_, count, steps_);
+    step.self_length = tables_.table(self_length_at, 1, count);
     step.memory = source_.memory;
-    step.memory_first = tables.table(first_at, 1, count);
-    step.memory_length = tables.table(length_at, 1, count);
+    step.memory_first = tables_.table(first_at, 1, count);
+    step.memory_length = tables_.table(length_at, 1, count);
     return step;
   }
 
@@ -142,8 +147,10 @@ class TransformerScorer : public StepScorer {
   KeyValueCache& cache_;
   Arena& arena_;
   int64_t steps_ = 0;
-  int64_t written_ = 0;              // cache rows in use
-  std::vector<int32_t> cache_rows_;  // [rows of the last step, steps]
+  int64_t written_ = 0;            // cache rows in use
+  UploadTables tables_, parents_;  // of this step and of the one before
+  int64_t index_at_ = 0;           // each row's cache rows [rows, steps] in tables_
+  std::vector<int32_t> best_;      // [2, rows, k]: values and ids
 };
 
 }  // namespace

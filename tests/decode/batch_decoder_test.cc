@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "backend/forwarding.h"
 #include "core/philox.h"
 #include "text/subwords.h"
 
@@ -196,6 +197,35 @@ TEST(BatchDecoder, SameBitsForEveryBatchAndThreadCount) {
       expect_same(results, std::span(expected).first(count), fmt::format("batch {}, {} threads", batch, threads));
     }
   }
+}
+
+// Counts what travels between the host and the device, which waits meanwhile.
+class CountingBackend final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  void upload(const View& to, const void* from) override {
+    ++uploads;
+    ForwardingBackend::upload(to, from);
+  }
+  void download(void* to, const View& from) override {
+    ++downloads;
+    ForwardingBackend::download(to, from);
+  }
+  void top_log_probabilities(const View& values, const View& ids, const View& logits) override {
+    ++steps;
+    ForwardingBackend::top_log_probabilities(values, ids, logits);
+  }
+  int uploads = 0, downloads = 0, steps = 0;
+};
+
+TEST(BatchDecoder, AStepIsOneUploadAndOneDownload) {
+  TinyModel tiny(1);
+  CountingBackend counting(*tiny.backend);
+  BatchDecoder decoder(counting, tiny.model, tiny.weights);
+  decoder.translate(random_sources(9, 10), {.beam = 4});
+  EXPECT_GT(counting.steps, 5);
+  EXPECT_EQ(counting.downloads, counting.steps);
+  EXPECT_EQ(counting.uploads, counting.steps + 1) << "one more for the sources";
 }
 
 TEST(BatchDecoder, LimitsAreThoseOfTheSentenceAndTheModel) {
