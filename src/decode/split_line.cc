@@ -62,22 +62,28 @@ size_t middle(std::string_view text) {
   return text.size() > kLongestCharacter ? text.size() / 2 : 0;
 }
 
-void add_unit(std::string_view text, Break end, int64_t limit, const CountPieces& count_pieces,
+// `share`: of the pieces that were counted in a longer text around it. Where that is far above the limit, the text is
+// cut without being counted, so that a long word is counted a few times and not once for each halving.
+void add_unit(std::string_view text, Break end, int64_t share, int64_t limit, const CountPieces& count_pieces,
               std::vector<Unit>& units) {
-  const int64_t pieces = count_pieces(text);
+  const size_t half = middle(text);
+  const int64_t pieces = half > 0 && share > 4 * limit ? share : count_pieces(text);
   if (pieces <= limit) {
     units.push_back({text, pieces, end});
-  } else if (const size_t half = middle(text); half > 0) {
-    add_unit(text.substr(0, half), Break::inside_word, limit, count_pieces, units);
-    add_unit(text.substr(half), end, limit, count_pieces, units);
+  } else if (half > 0) {
+    add_unit(text.substr(0, half), Break::inside_word, pieces / 2, limit, count_pieces, units);
+    add_unit(text.substr(half), end, pieces / 2, limit, count_pieces, units);
   }
 }
 
 std::vector<Unit> units_of(std::string_view line, int64_t limit, const CountPieces& count_pieces) {
   std::vector<Unit> units;
   size_t begin = line.find_first_not_of(kSpaces);
+  size_t space = 0;  // the next one, looked for once: text without spaces has many units before it
   while (begin != std::string_view::npos) {
-    const size_t space = std::min(line.find_first_of(kSpaces, begin), line.size());
+    if (begin >= space) {
+      space = std::min(line.find_first_of(kSpaces, begin), line.size());
+    }
     size_t end = begin + 1;
     while (end < space && mark_at_end(line.substr(begin, end - begin), kWideSentenceMarks) +
                                   mark_at_end(line.substr(begin, end - begin), kWideClauseMarks) ==
@@ -85,7 +91,7 @@ std::vector<Unit> units_of(std::string_view line, int64_t limit, const CountPiec
       ++end;
     }
     const std::string_view text = line.substr(begin, end - begin);
-    add_unit(text, break_after(text), limit, count_pieces, units);
+    add_unit(text, break_after(text), 0, limit, count_pieces, units);
     begin = line.find_first_not_of(kSpaces, end);
   }
   return units;

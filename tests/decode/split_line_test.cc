@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/philox.h"
 
 namespace tandem {
@@ -85,6 +87,46 @@ TEST(SplitLine, FitsWhenJoinedPiecesCostMoreThanTheirSum) {
   }
   // A character that never fits is left out.
   EXPECT_EQ(split_line("a b", 5, [](std::string_view text) { return text == "b" ? 6 : 1; }), (Parts{"a"}));
+}
+
+TEST(SplitLine, CountsALongLineAFewTimesHoweverLongItIs) {
+  const auto repeated = [](std::string_view text, size_t bytes) {
+    std::string line;
+    while (line.size() < bytes) {
+      line += text;
+    }
+    return line;
+  };
+  for (const size_t bytes : {size_t{10'000}, size_t{1'000'000}}) {
+    // Words, one word, wide text with marks and without, bytes that are not UTF-8, and a word whose pieces are all in
+    // its last hundredth.
+    for (const std::string& line :
+         {repeated("some words, and more. ", bytes), repeated("word", bytes), repeated("一二三四，五六七。", bytes),
+          repeated("一二三", bytes), repeated("\x80", bytes), repeated("_", bytes) + repeated("word", bytes / 100)}) {
+      size_t counted = 0;
+      const auto count = [&](std::string_view text) {
+        counted += text.size();
+        return static_cast<int64_t>(text.size()) - std::count(text.begin(), text.end(), '_');
+      };
+      const Parts parts = split_line(line, 100, count);
+      EXPECT_LE(counted, 6 * line.size()) << line.substr(0, 20);
+      for (const std::string& part : parts) {
+        EXPECT_LE(count(part), 100);
+      }
+    }
+  }
+}
+
+TEST(SplitLine, LosesNoCharacterOfAWordThatHasMostOfItsPiecesElsewhere) {
+  const auto count = [](std::string_view text) {
+    return static_cast<int64_t>(text.size()) + 1000 * std::count(text.begin(), text.end(), '#');
+  };
+  std::string joined;
+  for (const std::string& part : split_line("abcdefg###hijklmnop", 3, count)) {
+    EXPECT_LE(count(part), 3);
+    joined += part;
+  }
+  EXPECT_EQ(joined, "abcdefghijklmnop");
 }
 
 }  // namespace
