@@ -198,6 +198,8 @@ class Backend {
   virtual int64_t loss_rows() const = 0;
   // How many sentences to decode together.
   virtual int64_t decode_sentences() const = 0;
+  // How many rows a step of decoding should have where it needs this many.
+  virtual int64_t decode_rows(int64_t needed) const { return needed; }
   // How many rows of this width a round may have, apart from what fits the memory.
   virtual int64_t most_rows(int64_t /*width*/) const { return INT64_MAX; }
   // Fails where the ops cannot take rows of this width, or so many heads of it.

@@ -14,6 +14,7 @@ class ForwardingBackend : public Backend {
   bool computes(DType type) const override { return inner_.computes(type); }
   int64_t loss_rows() const override { return inner_.loss_rows(); }
   int64_t decode_sentences() const override { return inner_.decode_sentences(); }
+  int64_t decode_rows(int64_t needed) const override { return inner_.decode_rows(needed); }
   int64_t most_rows(int64_t width) const override { return inner_.most_rows(width); }
   void require_sizes(int64_t width, int64_t heads) const override { inner_.require_sizes(width, heads); }
   MemorySizes memory_sizes() const override { return inner_.memory_sizes(); }

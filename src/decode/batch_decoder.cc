@@ -85,7 +85,7 @@ class TransformerScorer : public StepScorer {
   void step(std::span<const SearchRow> rows, int64_t k, std::vector<float>& values,
             std::vector<int32_t>& ids) override {
     const auto count = static_cast<int64_t>(rows.size());
-    cache_.reserve(written_ + count, written_);
+    cache_.reserve(written_ + backend_.decode_rows(count), written_);
     ++steps_;
     const Arena::Mark mark = arena_.mark();
     const View logits = model_.decode(weights_, decode_step(rows), arena_);
@@ -93,7 +93,7 @@ class TransformerScorer : public StepScorer {
     const View best = arena_.take(DType::i32, 2 * count, k);
     View best_values = best.slice_rows(0, count);
     best_values.dtype = DType::f32;
-    backend_.top_log_probabilities(best_values, best.slice_rows(count, count), logits);
+    backend_.top_log_probabilities(best_values, best.slice_rows(count, count), logits.slice_rows(0, count));
     const auto size = static_cast<size_t>(count * k);
     best_.resize(2 * size);
     backend_.download(best_.data(), best);
@@ -105,8 +105,10 @@ class TransformerScorer : public StepScorer {
   }
 
  private:
+  // Rows behind the given ones are pads that see no key; the next step writes over what they leave in the cache.
   Transformer::DecodeStep decode_step(std::span<const SearchRow> rows) {
-    const auto count = static_cast<int64_t>(rows.size());
+    const auto used = static_cast<int64_t>(rows.size());
+    const int64_t count = backend_.decode_rows(used);
     std::swap(tables_, parents_);
     const int64_t parents_index_at = index_at_;
     tables_.clear();
@@ -114,8 +116,8 @@ class TransformerScorer : public StepScorer {
                   length_at = tables_.add(count), self_length_at = tables_.add(count);
     index_at_ = tables_.add(count * steps_);
     std::fill_n(tables_.at(position_at), count, static_cast<int32_t>(steps_ - 1));
-    std::fill_n(tables_.at(self_length_at), count, static_cast<int32_t>(steps_));
-    for (int64_t r = 0; r < count; ++r) {
+    std::fill_n(tables_.at(self_length_at), used, static_cast<int32_t>(steps_));
+    for (int64_t r = 0; r < used; ++r) {
       const SearchRow& row = rows[static_cast<size_t>(r)];
       *tables_.at(tokens_at + r) = row.token;
       *tables_.at(first_at + r) = source_.first[static_cast<size_t>(row.sentence)];
@@ -125,6 +127,10 @@ class TransformerScorer : public StepScorer {
       own = std::copy_n(parents_.at(parents_index_at + row.parent * (steps_ - 1)), steps_ - 1, own);
       *own = static_cast<int32_t>(written_ + r);
     }
+    for (const int64_t table : {tokens_at, first_at, length_at, self_length_at}) {
+      std::fill(tables_.at(table + used), tables_.at(table + count), 0);
+    }
+    std::fill(tables_.at(index_at_ + used * steps_), tables_.at(index_at_ + count * steps_), 0);
     tables_.upload(backend_, arena_);
     Transformer::DecodeStep step;
     step.tokens = tables_.table(tokens_at, 1, count);

@@ -245,6 +245,24 @@ TEST(BatchDecoder, LimitsAreThoseOfTheSentenceAndTheModel) {
   EXPECT_TRUE(decoder.translate({}, {}).empty());
 }
 
+// Rows that fill up a step are nobody's.
+TEST(BatchDecoder, RowsThatFillUpAStepChangeNothing) {
+  class Rounding : public ForwardingBackend {
+   public:
+    using ForwardingBackend::ForwardingBackend;
+    int64_t decode_rows(int64_t needed) const override { return (needed + 63) / 64 * 64; }
+  };
+  TinyModel tiny(1);
+  Rounding rounding(*tiny.backend);
+  Transformer model(rounding, tiny.model.config());
+  BatchDecoder plain(*tiny.backend, tiny.model, tiny.weights), filled(rounding, model, tiny.weights);
+  for (const size_t count : {1, 30, 200}) {  // in the last case the cache grows several times
+    const auto sources = random_sources(count, 15);
+    const DecodeConfig config{.beam = 5, .n_best = 3, .max_extra = 5};
+    expect_same(plain.translate(sources, config), filled.translate(sources, config), "filled up");
+  }
+}
+
 TEST(BatchDecoder, TheCacheGrowsWithoutChangingTheResult) {
   // 200 sentences x 8 hypotheses x 21 pieces pass the first capacity of the cache several times.
   TinyModel tiny(1);

@@ -27,6 +27,8 @@ class CudaBackend final : public Backend {
   bool computes(DType type) const override { return type == DType::bf16; }
   int64_t loss_rows() const override;
   int64_t decode_sentences() const override { return 512; }
+  // The host asks cuBLASLt for an algorithm for every new number of rows, which takes longer than a few rows more do.
+  int64_t decode_rows(int64_t needed) const override { return (needed + 63) / 64 * 64; }
   int64_t most_rows(int64_t width) const override;
   void require_sizes(int64_t width, int64_t heads) const override;
   MemorySizes memory_sizes() const override;
