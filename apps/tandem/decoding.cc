@@ -12,6 +12,7 @@ TranslateOptions translate_options(const DecodingOptions& options, int n_best, s
   TranslateOptions translate;
   translate.decode = {.beam = options.beam, .alpha = options.alpha, .n_best = n_best, .max_extra = options.max_extra};
   translate.batch = options.batch;
+  translate.threads = options.threads;
   translate.before_batch = std::move(before_batch);
   check(translate);
   return translate;

@@ -59,7 +59,7 @@ void check(const TranslateOptions& options) {
 
 Translator::Translator(BatchDecoder& decoder, const Subwords& source, const Subwords& target,
                        const TranslateOptions& options)
-    : decoder_(decoder), source_(source), target_(target), options_(options) {
+    : decoder_(decoder), source_(source), target_(target), options_(options), threads_(options.threads) {
   check(options);
   const int64_t usual = decoder.usual_sentences();
   options_.batch = options.batch > 0 ? options.batch : usual;
@@ -73,15 +73,18 @@ std::vector<Translator::Segment> Translator::segments_of(std::span<const std::st
     source_.encode(text, ids);
     return ids;
   };
+  std::vector<std::vector<int32_t>> ids(lines.size());
+  threads_.parallel_for(static_cast<int64_t>(lines.size()), [&](int64_t i) {
+    const std::string& line = lines[static_cast<size_t>(i)];
+    if (!is_blank(line)) {
+      source_.encode(line, ids[static_cast<size_t>(i)]);
+    }
+  });
   std::vector<Segment> segments;
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (is_blank(lines[i])) {
-      continue;
-    }
-    std::vector<int32_t> ids = encode(lines[i]);
-    const auto pieces = static_cast<int64_t>(ids.size());
+    const auto pieces = static_cast<int64_t>(ids[i].size());
     if (pieces <= limit) {
-      segments.push_back({i, std::move(ids), {}});
+      segments.push_back({i, std::move(ids[i]), {}});
       continue;
     }
     const std::vector<std::string> parts =
@@ -161,16 +164,20 @@ std::vector<Translation> Translator::translations_of(std::span<const Segment> se
 std::vector<std::vector<Translation>> Translator::translate(std::span<const std::string> lines, int64_t first_line) {
   std::vector<Segment> segments = segments_of(lines, first_line);
   decode(segments);
-  std::vector<std::vector<Translation>> result;
+  std::vector<std::span<const Segment>> parts;  // of each line
   size_t begin = 0;
   for (size_t line = 0; line < lines.size(); ++line) {
     size_t end = begin;
     while (end < segments.size() && segments[end].line == line) {
       ++end;
     }
-    result.push_back(translations_of(std::span(segments).subspan(begin, end - begin)));
+    parts.push_back(std::span(segments).subspan(begin, end - begin));
     begin = end;
   }
+  std::vector<std::vector<Translation>> result(lines.size());
+  threads_.parallel_for(static_cast<int64_t>(lines.size()), [&](int64_t line) {
+    result[static_cast<size_t>(line)] = translations_of(parts[static_cast<size_t>(line)]);
+  });
   return result;
 }
 

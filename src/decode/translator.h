@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/threads.h"
 #include "decode/batch_decoder.h"
 #include "text/subwords.h"
 
@@ -17,6 +18,8 @@ struct TranslateOptions {
   int64_t batch = 0;         // sentences decoded together at most, 0 = as many as the backend likes; does not change
                              // the result
   int64_t batch_tokens = 0;  // source pieces decoded together at most, which bounds memory; 0 = 64 a sentence
+  int threads = 0;           // that turn text to pieces and back, 0 = as many as this process may use; does not change
+                             // the result
   std::function<void()> before_batch;  // may throw to stop
 };
 
@@ -56,6 +59,7 @@ class Translator {
   const Subwords& source_;
   const Subwords& target_;
   TranslateOptions options_;
+  Threads threads_;
   int64_t output_pieces_ = 0;
 };
 

@@ -68,7 +68,13 @@ std::map<std::string, double> ValidationResult::metrics() const {
 
 Validator::Validator(Backend& backend, Transformer& model, const Prepared& data, const TrainConfig& config,
                      TeamRun& run)
-    : backend_(backend), model_(model), data_(data), run_(run), config_(config.validation), text_(data.valid) {
+    : backend_(backend),
+      model_(model),
+      data_(data),
+      run_(run),
+      config_(config.validation),
+      threads_(config.threads),
+      text_(data.valid) {
   if (config_.max_sentences > 0 && text_.size() > static_cast<size_t>(config_.max_sentences)) {
     text_.source.resize(static_cast<size_t>(config_.max_sentences));
     text_.target.resize(static_cast<size_t>(config_.max_sentences));
@@ -112,6 +118,7 @@ void Validator::translate(ValidationResult& result, const Weights& weights, cons
   BatchDecoder decoder(backend_, model_, weights);
   TranslateOptions options;
   options.decode = {.beam = config_.beam, .alpha = config_.alpha};
+  options.threads = threads_;
   options.before_batch = between;
   Translator translator(decoder, data_.subwords(Side::source), data_.subwords(Side::target), options);
   const std::vector<std::string> translations =

@@ -51,6 +51,7 @@ class Validator {
   const Prepared& data_;
   TeamRun& run_;
   ValidationConfig config_;
+  int threads_;
   TextPairs text_;  // at most config.max_sentences
   std::vector<Ids> valid_source_, valid_target_;
   std::vector<Ids> train_source_, train_target_;

@@ -116,6 +116,11 @@ TEST_F(TranslatorTest, EveryLineGetsItsOwnTranslationWhateverTheBatch) {
   TranslateOptions few_tokens = options(1, 7);
   few_tokens.batch_tokens = 10;
   EXPECT_EQ(translator(few_tokens).translate_best(lines), together);
+  for (const int threads : {1, 4}) {
+    TranslateOptions with_threads = options();
+    with_threads.threads = threads;
+    EXPECT_EQ(translator(with_threads).translate_best(lines), together) << threads << " threads";
+  }
 }
 
 TEST_F(TranslatorTest, TooLongLinesAreTranslatedInPartsWithAWarning) {
