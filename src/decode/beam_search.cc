@@ -153,9 +153,10 @@ class Search {
   void find_candidates(int32_t first_row, int32_t rows) {
     candidates_.clear();
     for (int32_t beam = 0; beam < rows; ++beam) {
-      const double so_far = now_.log_probabilities[static_cast<size_t>(first_row + beam)];
-      const float* values = values_.data() + (first_row + beam) * k_;
-      const int32_t* ids = ids_.data() + (first_row + beam) * k_;
+      const int64_t row = int64_t{first_row} + beam;
+      const double so_far = now_.log_probabilities[static_cast<size_t>(row)];
+      const float* values = values_.data() + row * k_;
+      const int32_t* ids = ids_.data() + row * k_;
       for (int64_t i = 0; i < k_; ++i) {
         require(!std::isnan(values[i]),
                 "the model's scores are not numbers: its weights are damaged or training diverged");
