@@ -1,0 +1,11 @@
+# The op tests of tests/cuda with a GPU that is not there: a CUDA runtime (runtime/) that interprets the program's PTX of
+# compute capability 8.0 (ptx/), so that the way of all GPUs but Hopper's is computed, and every access to memory checked.
+# Its functions go before those of CUDA's own archive.
+file(GLOB emulator_sources CONFIGURE_DEPENDS
+  ${CMAKE_CURRENT_LIST_DIR}/ptx/*.cc ${CMAKE_CURRENT_LIST_DIR}/runtime/*.cc)
+add_executable(test_cuda_emulated ${emulator_sources} $<TARGET_OBJECTS:test_cuda>)
+target_include_directories(test_cuda_emulated PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(test_cuda_emulated PRIVATE $<TARGET_PROPERTY:test_cuda,LINK_LIBRARIES> Boost::iostreams)
+target_link_options(test_cuda_emulated PRIVATE -Wl,--as-needed,--allow-multiple-definition)
+target_compile_options(test_cuda_emulated PRIVATE -fno-math-errno -fno-trapping-math)
+gtest_discover_tests(test_cuda_emulated TEST_PREFIX emulated_gpu. DISCOVERY_TIMEOUT 60)

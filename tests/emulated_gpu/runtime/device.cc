@@ -1,0 +1,61 @@
+// What the emulated GPU says of itself: an A100's compute capability with the shared memory of the smallest GPUs from
+// 8.0 on.
+#include <cuda_runtime.h>
+
+#include <cstring>
+
+#include "core/error.h"
+#include "emulated_gpu/runtime/device_memory.h"
+
+extern "C" {
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "Emulated GPU");  // by which the tests know it
+  properties->major = 8;
+  properties->minor = 0;
+  properties->totalGlobalMem = tandem::emulated::DeviceMemory::instance().total();
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  tandem::require(attribute == cudaDevAttrMultiProcessorCount, "the emulated GPU is asked for attribute {}",
+                  static_cast<int>(attribute));
+  *value = 20;  // few, so that blocks take several turns
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* id, int, int) {
+  std::strcpy(id, "0000:00:00.0");
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaError";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
+    default:
+      return "an error of the emulated GPU";
+  }
+}
+}
