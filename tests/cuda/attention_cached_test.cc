@@ -32,7 +32,7 @@ Results run(Lab& lab, const Case& c) {
     }
   }
   const int64_t cols = c.heads * c.width;
-  const Room out = lab.poisoned(c.rows, cols);
+  const Room out = lab.poisoned(c.rows, cols, c.margin);
   const CachedKeys cache{lab.random(kCached, cols, 2, 1, c.margin), lab.random(kCached, cols, 3, 1, c.margin),
                          lab.put(length), c.indexed ? View{} : lab.put(first),
                          c.indexed ? lab.put(index, c.rows, c.longest) : View{}};
@@ -43,11 +43,11 @@ Results run(Lab& lab, const Case& c) {
 }
 
 TEST_F(CudaAttentionCached, EqualsTheCpu) {
-  for (const int64_t width : {8, 24, 32, 64, 128}) {
+  for (const int64_t width : {1, 5, 8, 12, 20, 24, 32, 50, 64, 100, 128}) {
     for (const int64_t rows : {0, 1, 33, 300}) {
       for (const bool indexed : {false, true}) {
         for (const int32_t longest : {1, 31, 70, 300}) {
-          for (const int64_t margin : {int64_t{0}, int64_t{64}}) {
+          for (const int64_t margin : {0, 3, 64}) {
             const Case c{rows, 4, width, indexed, longest, margin};
             expect_twins(
                 [&](Lab& lab) { return run(lab, c); }, {.absolute = 4e-3, .exact_zeros = true},

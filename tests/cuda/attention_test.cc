@@ -23,14 +23,15 @@ struct Case {
   float rate = 0;
   int64_t spare = 0;    // rows past the last sentence
   int64_t longest = 0;  // the limit that the backend is told, where it is more than the longest sentence
+  int64_t margin = 0;   // columns on both sides of every matrix, if not those of the model
 };
 
 const Lengths kAll = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 256, 300};
 const Lengths kReversed(kAll.rbegin(), kAll.rend());
 
 std::string describe(const Case& c) {
-  return fmt::format("{} sentences, heads {} width {} causal {} rate {} spare {} longest {}", c.queries.size(), c.heads,
-                     c.width, c.causal, c.rate, c.spare, c.longest);
+  return fmt::format("{} sentences, heads {} width {} causal {} rate {} spare {} longest {} margin {}",
+                     c.queries.size(), c.heads, c.width, c.causal, c.rate, c.spare, c.longest, c.margin);
 }
 
 Lengths starts_of(const Lengths& lengths) {
@@ -47,11 +48,12 @@ struct Attention {
   const Case& c;
   Lengths query_starts = starts_of(c.queries), key_starts = starts_of(c.keys);
   int64_t query_rows = query_starts.back() + c.spare, key_rows = key_starts.back() + c.spare, cols = c.heads * c.width;
-  Room q = lab.random(query_rows, cols, 1, 2, cols), k = lab.random(key_rows, cols, 2, 1, cols),
-       v = lab.random(key_rows, cols, 4, 1, cols), dout = lab.random(query_rows, cols, 3);
-  Room out = lab.poisoned(query_rows, cols), log_sums = lab.poisoned<float>(c.heads, query_rows);
-  Room dq = lab.poisoned(query_rows, cols, cols), dk = lab.poisoned(key_rows, cols, cols),
-       dv = lab.poisoned(key_rows, cols, cols);
+  int64_t beside = c.margin > 0 ? c.margin : cols;
+  Room q = lab.random(query_rows, cols, 1, 2, beside), k = lab.random(key_rows, cols, 2, 1, beside),
+       v = lab.random(key_rows, cols, 4, 1, beside), dout = lab.random(query_rows, cols, 3, 1, c.margin);
+  Room out = lab.poisoned(query_rows, cols, c.margin), log_sums = lab.poisoned<float>(c.heads, query_rows);
+  Room dq = lab.poisoned(query_rows, cols, beside), dk = lab.poisoned(key_rows, cols, beside),
+       dv = lab.poisoned(key_rows, cols, beside);
   AttentionShape shape{c.heads,
                        c.causal,
                        lab.put(query_starts),
@@ -91,6 +93,16 @@ std::vector<Case> cases() {
       all.push_back({kAll, kAll, 2, width, true, rate});
       all.push_back({kAll, kAll, 2, width, false, rate, 5});
       all.push_back({kAll, kReversed, 2, width, false, rate});
+    }
+  }
+  for (const float rate : {0.0F, 0.1F}) {  // heads and matrices whose rows are not whole vectors of 16 bytes
+    for (const int64_t width : {1, 5, 12, 20, 50, 100}) {
+      all.push_back({kAll, kAll, 3, width, true, rate});
+      all.push_back({kAll, kReversed, 2, width, false, rate, 5});
+    }
+    for (const int64_t width : {8, 32, 64, 128}) {
+      all.push_back({kAll, kReversed, 2, width, false, rate, 0, 0, 3});
+      all.push_back({kAll, kAll, 2, width, true, rate, 5, 0, 4});
     }
   }
   for (const int32_t length : kAll) {  // one sentence

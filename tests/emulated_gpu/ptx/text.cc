@@ -276,6 +276,11 @@ ModuleText::ModuleText(std::string text) : text_(std::move(text)) {
     const size_t name = at + std::string_view(".extern ").size();
     dynamic_memory_ = variable_of(whole.substr(name, whole.find(';', name) - name)).name;
   }
+  for (size_t at = 0; (at = whole.find("\n.shared ", at)) != std::string_view::npos;) {
+    const size_t begin = at + 1;
+    at = whole.find(';', begin);
+    shared_.push_back(variable_of(whole.substr(begin, at - begin)));
+  }
   for (const std::string_view word : {".entry", ".func"}) {
     for (size_t at = 0; (at = whole.find(word, at)) != std::string_view::npos;) {
       at += word.size();
@@ -305,7 +310,22 @@ FunctionText ModuleText::kernel(const std::string& name) const {
     function.max_threads = static_cast<unsigned>(std::stoul(std::string(head.substr(limit + 9, 5))));
   }
   BodyReader(*this, function).read(found->second.body);
+  add_shared_variables(function);
   return function;
+}
+
+void ModuleText::add_shared_variables(FunctionText& function) const {
+  for (const Variable& variable : shared_) {
+    const auto is_it = [&](const Variable& own) { return own.name == variable.name; };
+    const auto names_it = [&](const Statement& statement) {
+      return std::ranges::any_of(statement.operands, [&](const std::string& operand) {
+        return operand.find(variable.name) != std::string::npos;
+      });
+    };
+    if (std::ranges::none_of(function.shared, is_it) && std::ranges::any_of(function.statements, names_it)) {
+      function.shared.push_back(variable);
+    }
+  }
 }
 
 std::string ModuleText::line(int number) const {

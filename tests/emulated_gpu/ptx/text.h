@@ -47,7 +47,11 @@ class ModuleText {
     size_t parameters = 0, body = 0;  // where the text in the parentheses and in the braces begins
   };
 
+  // Adds the module's shared variables that the function names; those of others are none of its business.
+  void add_shared_variables(FunctionText& function) const;
+
   std::string text_, dynamic_memory_;
+  std::vector<Variable> shared_;  // all that are declared somewhere
   std::map<std::string, Place, std::less<>> functions_;
 
   friend class BodyReader;
