@@ -125,6 +125,9 @@ std::vector<Case> cases() {
 
 TEST_F(CudaAttention, Forward) {
   for (const Case& c : cases()) {
+    if (leaves_out()) {
+      continue;
+    }
     expect_twins([&](Lab& lab) { return forward(lab, c); }, {.absolute = 8e-3, .exact_zeros = true}, describe(c));
   }
 }
@@ -133,6 +136,9 @@ TEST_F(CudaAttention, Forward) {
 // adds that error up over all its queries, here up to 300.
 TEST_F(CudaAttention, Backward) {
   for (const Case& c : cases()) {
+    if (leaves_out()) {
+      continue;
+    }
     const auto longest = std::max(*std::max_element(c.queries.begin(), c.queries.end()),
                                   *std::max_element(c.keys.begin(), c.keys.end()));
     expect_twins([&](Lab& lab) { return backward(lab, c); },
@@ -161,6 +167,9 @@ TEST_F(CudaAttention, OnePlanForForwardAndBackward) {
     return results;
   };
   for (const Case& c : cases()) {
+    if (leaves_out()) {
+      continue;
+    }
     const Results with = run(c, true), without = run(c, false);
     ASSERT_FALSE(with.empty());
     EXPECT_TRUE(with == without) << describe(c);

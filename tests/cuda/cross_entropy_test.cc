@@ -80,6 +80,9 @@ std::vector<Case> cases() {
 
 TEST_F(CudaCrossEntropy, LossAndGradient) {
   for (const Case& c : cases()) {
+    if (leaves_out()) {
+      continue;
+    }
     const std::string what = fmt::format("rows {} cols {} smoothing {} gradient {} margin {}", c.rows, c.cols,
                                          c.smoothing, c.gradient, c.margin);
     expect_twins([&](Lab& lab) { return results_of(run(lab, c)); }, {.absolute = 1e-7, .exact_zeros = c.cols > 1},

@@ -91,10 +91,13 @@ void load_matrices(Warp& warp, const Instruction& i, uint32_t lanes) {
   }
 }
 
+using Row [[gnu::vector_size(32)]] = float;  // of 8
+
 // d [16, 8] = a [16, 16] b [16, 8] + c: lane l holds two neighbours of a row of a, of a column of b, of a row of c.
 void multiply_matrices(Warp& warp, const Instruction& i, uint32_t lanes) {
   warp.require_members(kAllLanes, lanes);
-  alignas(32) float a[16][16], b[16][8], sums[16][8];
+  float a[16][16];
+  Row b[16], sums[16];
   const auto words = [&](size_t operand) { return warp.lanes<uint32_t>(i.at[operand]); };
   for (int lane = 0; lane < kLanes; ++lane) {
     const int group = lane / 4, pair = lane % 4 * 2;
@@ -115,9 +118,7 @@ void multiply_matrices(Warp& warp, const Instruction& i, uint32_t lanes) {
   }
   for (int row = 0; row < 16; ++row) {
     for (int k = 0; k < 16; ++k) {
-      for (int col = 0; col < 8; ++col) {
-        sums[row][col] += a[row][k] * b[k][col];
-      }
+      sums[row] += a[row][k] * b[k];
     }
   }
   for (int lane = 0; lane < kLanes; ++lane) {
