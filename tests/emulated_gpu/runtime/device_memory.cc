@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "core/error.h"
 
@@ -15,6 +16,11 @@ constexpr size_t kMargin = 4096;    // on both sides
 size_t rounded(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
+
+DeviceMemory::DeviceMemory() {
+  const char* const bytes = std::getenv("EMULATED_GPU_MEMORY");
+  total_ = bytes == nullptr ? size_t{4} << 30 : std::stoull(bytes);
+}
 
 DeviceMemory& DeviceMemory::instance() {
   static auto* const memory = new DeviceMemory;  // outlives all that frees

@@ -16,7 +16,7 @@ class DeviceMemory {
 
   static DeviceMemory& instance();
 
-  size_t total() const { return size_t{4} << 30; }
+  size_t total() const { return total_; }  // bytes: EMULATED_GPU_MEMORY, else 4 GiB
   size_t free() const;
   // Memory that a kernel can reach, full of NaN; nullptr if there is not enough. Between two ranges lies a margin that
   // belongs to neither. What is pinned does not count.
@@ -32,6 +32,9 @@ class DeviceMemory {
     uint64_t end = 0;
     bool pinned = false;
   };
+  DeviceMemory();
+
+  size_t total_;
   mutable std::mutex mutex_;
   std::map<uint64_t, Block> blocks_;  // by where they begin
   size_t used_ = 0;
