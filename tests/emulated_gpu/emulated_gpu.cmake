@@ -7,7 +7,8 @@ add_executable(test_cuda_emulated ${emulator_sources} $<TARGET_OBJECTS:test_cuda
 target_include_directories(test_cuda_emulated PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(test_cuda_emulated PRIVATE $<TARGET_PROPERTY:test_cuda,LINK_LIBRARIES> Boost::iostreams)
 target_link_options(test_cuda_emulated PRIVATE -Wl,--as-needed,--allow-multiple-definition)
-target_compile_options(test_cuda_emulated PRIVATE -fno-math-errno -fno-trapping-math)
+# At full speed in every build: sanitizers look at what is tested, not at the tool.
+target_compile_options(test_cuda_emulated PRIVATE -O3 -fno-sanitize=all -fno-math-errno -fno-trapping-math)
 # Of long lists of cases every fifth is taken, all with TANDEM_SOAK=1. Whole runs take 3 s a step, and little memory makes
 # the product small by which they measure the GPU's speed.
 gtest_discover_tests(test_cuda_emulated TEST_PREFIX emulated_gpu. TEST_FILTER -CudaTraining.*

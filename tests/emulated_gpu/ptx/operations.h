@@ -12,7 +12,7 @@ namespace tandem::emulated {
 // Operands, in the order of the text with vectors and pairs (a|b) taken apart, a letter each:
 //   w  register of 4 bytes a lane     l  register of 8 bytes     r  either
 //   p  predicate                      m  address                 n  number that is known beforehand
-// Lower case; the last letter stands for all that follow.
+// Those behind a | may be missing.
 struct Operation {
   Handler run = nullptr;
   std::string operands;
@@ -59,7 +59,7 @@ inline uint32_t to_bf16(float value) {
   return (bits & 0x7FFFFFFF) > 0x7F800000 ? 0x7FFF : rounded;
 }
 
-// One value a lane from `kSources` values of the same lane. Lanes that take no part keep theirs.
+// One value a lane from those of the same lane. Lanes that take no part keep theirs.
 template <class D, class F, class... Sources, size_t... kIndices>
 void map_lanes(Warp& warp, const Instruction& i, uint32_t lanes, std::index_sequence<kIndices...>) {
   Slot<D>* const to = warp.lanes<Slot<D>>(i.at[0]);

@@ -31,7 +31,7 @@ struct Product {
   cudaDataType bias_type = CUDA_R_16BF;
 };
 
-// The descriptors' own types are of fixed size, and what is behind a handle is the library's business.
+// What is behind a handle is the library's business.
 template <class Handle, class T>
 Handle keep(const T& value) {
   return reinterpret_cast<Handle>(new T(value));

@@ -1,7 +1,8 @@
 // What the emulated GPU says of itself: an A100's compute capability with the shared memory of the smallest GPUs from
-// 8.0 on.
+// 8.0 on, and as many multiprocessors as EMULATED_GPU_PROCESSORS says.
 #include <cuda_runtime.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "core/error.h"
@@ -28,7 +29,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   tandem::require(attribute == cudaDevAttrMultiProcessorCount, "the emulated GPU is asked for attribute {}",
                   static_cast<int>(attribute));
-  *value = 20;  // few, so that blocks take several turns
+  const char* const processors = std::getenv("EMULATED_GPU_PROCESSORS");
+  *value = processors == nullptr ? 20 : std::atoi(processors);  // few, so that blocks take several turns
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* id, int, int) {
