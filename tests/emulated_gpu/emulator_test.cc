@@ -128,9 +128,13 @@ TEST(Emulator, AMissingBarrierShows) {
   const std::string write = "st.shared.u32 [%r4], %r1;\n";
   const std::string read =
       "xor.b32 %r5, %r2, 128;\nadd.s32 %r6, %r3, %r5;\nld.shared.u32 %r7, [%r6];\nst.global.u32 [%rd3], %r7;";
-  const Trial with{write + "bar.sync 0;\n" + read, 64}, without{write + read, 64};
-  EXPECT_EQ(with.run(), with.run());
-  EXPECT_NE(without.run(), without.run());
+  EXPECT_EQ(Trial({write + "bar.sync 0;\n" + read, 64}).run()[40], 8U);
+  expect_failure({write + read, 64}, "of shared memory at 0x");
+  expect_failure({write + read, 64}, "that no barrier parts from an access of warp");
+  // What is read must not be written over either before all have met.
+  const std::string over = "\nst.shared.u32 [%r4], %r7;";
+  expect_failure({write + "bar.sync 0;\n" + read + over, 64}, "that no barrier parts from an access of warp");
+  EXPECT_EQ(Trial({write + "bar.sync 0;\n" + read + "\nbar.sync 1, 64;" + over, 64}).failure(), "");
 }
 
 // Copies beside the computation are there when they were waited for, not before.

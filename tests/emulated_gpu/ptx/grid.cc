@@ -13,16 +13,19 @@ namespace {
 class Block {
  public:
   Block(const LaunchedKernel& launch, size_t dynamic_shared, bool reversed)
-      : launch_(launch), shared_(launch.program.dynamic_shared + dynamic_shared), reversed_(reversed) {
-    const auto warps = static_cast<uint32_t>((launch.block.count() + kLanes - 1) / kLanes);
-    warps_.reserve(warps);
-    for (uint32_t i = 0; i < warps; ++i) {
-      warps_.emplace_back(launch, shared_);
+      : shared_(launch.program.dynamic_shared + dynamic_shared),
+        races_(shared_.size(), warps_of(launch)),
+        reversed_(reversed) {
+    warps_.reserve(warps_of(launch));
+    for (size_t i = 0; i < warps_of(launch); ++i) {
+      warps_.emplace_back(launch, shared_, races_);
+      all_.push_back(i);
     }
   }
 
   void run(Size3 place) {
     std::ranges::fill(shared_, std::byte{0xFF});
+    races_.meet(all_);
     for (uint32_t i = 0; i < warps_.size(); ++i) {
       warps_[i].start(place, i);
     }
@@ -39,6 +42,8 @@ class Block {
   }
 
  private:
+  static size_t warps_of(const LaunchedKernel& launch) { return (launch.block.count() + kLanes - 1) / kLanes; }
+
   void open_barriers() {
     std::map<uint32_t, std::vector<size_t>> waiting;
     for (size_t i = 0; i < warps_.size(); ++i) {
@@ -52,6 +57,7 @@ class Block {
       const size_t needed = named == 0 ? warps_.size() : named / kLanes;
       if (warps.size() == needed) {
         opened = true;
+        races_.meet(warps);
         for (const size_t warp : warps) {
           states_[warp] = Warp::State::ready;
         }
@@ -62,9 +68,10 @@ class Block {
     }
   }
 
-  const LaunchedKernel& launch_;
   std::vector<std::byte> shared_;
+  RaceCheck races_;
   bool reversed_;
+  std::vector<size_t> all_;  // warps
   std::vector<Warp> warps_;
   std::vector<Warp::State> states_;
 };

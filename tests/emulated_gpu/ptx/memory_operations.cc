@@ -8,12 +8,12 @@ using std::string;
 
 enum class Space : uint8_t { global, shared, local, parameter };
 
-template <Space kSpace>
+template <Space kSpace, Warp::Access kAccess>
 auto* place(Warp& warp, uint64_t address, size_t bytes, int lane) {
   if constexpr (kSpace == Space::global) {
     return warp.global(address, bytes, lane);
   } else if constexpr (kSpace == Space::shared) {
-    return warp.shared(address, bytes, lane);
+    return warp.shared(address, bytes, lane, kAccess);
   } else if constexpr (kSpace == Space::local) {
     return warp.local(address, bytes, lane);
   } else {
@@ -29,8 +29,8 @@ void load(Warp& warp, const Instruction& i, uint32_t lanes) {
     if ((lanes >> lane & 1) == 0) {
       continue;
     }
-    const std::byte* from = place<kSpace>(warp, warp.base(i, address, lane) + static_cast<uint64_t>(i.displacement[0]),
-                                          sizeof(T) * i.elements, lane);
+    const std::byte* from = place<kSpace, Warp::Access::read>(
+        warp, warp.base(i, address, lane) + static_cast<uint64_t>(i.displacement[0]), sizeof(T) * i.elements, lane);
     for (int e = 0; e < i.elements; ++e, from += sizeof(T)) {
       T value;
       std::memcpy(&value, from, sizeof(T));
@@ -49,8 +49,8 @@ void store(Warp& warp, const Instruction& i, uint32_t lanes) {
     if ((lanes >> lane & 1) == 0) {
       continue;
     }
-    std::byte* to = place<kSpace>(warp, warp.base(i, 0, lane) + static_cast<uint64_t>(i.displacement[0]),
-                                  sizeof(T) * i.elements, lane);
+    std::byte* to = place<kSpace, Warp::Access::write>(
+        warp, warp.base(i, 0, lane) + static_cast<uint64_t>(i.displacement[0]), sizeof(T) * i.elements, lane);
     for (int e = 1; e <= i.elements; ++e, to += sizeof(T)) {
       const auto value = static_cast<T>((i.wide >> e & 1) != 0 ? warp.lanes<uint64_t>(i.at[e])[lane]
                                                                : warp.lanes<uint32_t>(i.at[e])[lane]);
@@ -90,7 +90,8 @@ void add_space(Operations& all, const string& space) {
 void add_to_shared(Warp& warp, const Instruction& i, uint32_t lanes) {
   for (int lane = 0; lane < kLanes; ++lane) {
     if ((lanes >> lane & 1) != 0) {
-      std::byte* const at = warp.shared(warp.base(i, 1, lane) + static_cast<uint64_t>(i.displacement[0]), 4, lane);
+      std::byte* const at =
+          warp.shared(warp.base(i, 1, lane) + static_cast<uint64_t>(i.displacement[0]), 4, lane, Warp::Access::atomic);
       uint32_t value = 0;
       std::memcpy(&value, at, sizeof value);
       const uint32_t sum = value + warp.lanes<uint32_t>(i.at[2])[lane];

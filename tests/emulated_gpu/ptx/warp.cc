@@ -7,9 +7,10 @@
 
 namespace tandem::emulated {
 
-Warp::Warp(const LaunchedKernel& launch, std::vector<std::byte>& shared)
+Warp::Warp(const LaunchedKernel& launch, std::vector<std::byte>& shared, RaceCheck& races)
     : launch_(launch),
       shared_(shared),
+      races_(races),
       registers_(launch.program.registers),
       local_(launch.program.local_bytes * kLanes, std::byte{0xFF}) {}
 
@@ -131,6 +132,11 @@ void Warp::fail_access(const char* how, const char* space, uint64_t address, siz
   fail_at(lane, fmt::format("{} access to {} bytes of {} memory at {:#x}", how, bytes, space, address));
 }
 
+void Warp::fail_race(Access access, uint64_t address, int other, int lane) const {
+  fail_at(lane, fmt::format("a {} of shared memory at {:#x} that no barrier parts from an access of warp {}",
+                            access == Access::read ? "read" : "write", address, other));
+}
+
 void Warp::fail_at(int lane, const std::string& what) const {
   const Program& program = launch_.program;
   const int line = program.code[now_].line;
@@ -141,7 +147,7 @@ void Warp::fail_at(int lane, const std::string& what) const {
 
 void Warp::begin_copy(Copy copy) {
   copy.group = committed_[static_cast<size_t>(copy.lane)];
-  shared(copy.to, copy.size, copy.lane);  // checked where the instruction is
+  shared(copy.to, copy.size, copy.lane, Access::write);  // it may arrive at once
   copied_from(copy);
   copies_.push_back(copy);
 }
@@ -168,7 +174,7 @@ void Warp::await_copies(uint32_t lanes, uint64_t groups_left) {
     const bool arrives =
         (lanes >> copy.lane & 1) != 0 && copy.group + groups_left < committed_[static_cast<size_t>(copy.lane)];
     if (arrives) {
-      std::byte* const to = shared(copy.to, copy.size, copy.lane);
+      std::byte* const to = shared(copy.to, copy.size, copy.lane, Access::write);
       std::memset(to + copy.bytes, 0, copy.size - copy.bytes);
       if (copy.bytes > 0) {
         std::memcpy(to, copied_from(copy), copy.bytes);

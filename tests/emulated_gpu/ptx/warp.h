@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "emulated_gpu/ptx/program.h"
+#include "emulated_gpu/ptx/race_check.h"
 #include "emulated_gpu/runtime/device_memory.h"
 
 namespace tandem::emulated {
@@ -26,7 +27,7 @@ class Warp {
  public:
   enum class State : uint8_t { ready, at_barrier, ended };
 
-  Warp(const LaunchedKernel& launch, std::vector<std::byte>& shared);
+  Warp(const LaunchedKernel& launch, std::vector<std::byte>& shared, RaceCheck& races);
 
   // At the beginning of a block: the warp's number in it.
   void start(Size3 block, uint32_t number);
@@ -53,8 +54,15 @@ class Warp {
     }
     return reinterpret_cast<std::byte*>(address);  // NOLINT: an address of the host
   }
-  std::byte* shared(uint64_t address, size_t bytes, int lane) {
+  enum class Access : uint8_t { read, write, atomic };
+  std::byte* shared(uint64_t address, size_t bytes, int lane, Access access) {
     check_inside("shared", address, bytes, kDriversSharedMemory, shared_.size(), lane);
+    const int other = access == Access::read    ? races_.read(number_, address, bytes)
+                      : access == Access::write ? races_.write(number_, address, bytes)
+                                                : RaceCheck::kNoWarp;
+    if (other != RaceCheck::kNoWarp) {
+      fail_race(access, address, other, lane);
+    }
     return shared_.data() + address;
   }
   std::byte* local(uint64_t address, size_t bytes, int lane) {
@@ -93,6 +101,7 @@ class Warp {
     }
   }
   [[noreturn]] void fail_access(const char* how, const char* space, uint64_t address, size_t bytes, int lane) const;
+  [[noreturn]] void fail_race(Access access, uint64_t address, int other, int lane) const;
   void find_range(uint64_t address, size_t bytes, int lane);
   const std::byte* copied_from(const Copy& copy);
   void branch(const Instruction& instruction, uint32_t taken);
@@ -101,6 +110,7 @@ class Warp {
 
   const LaunchedKernel& launch_;
   std::vector<std::byte>& shared_;
+  RaceCheck& races_;
   std::vector<std::byte> registers_, local_;
   std::vector<Part> parts_;  // the last one runs
   Size3 block_;

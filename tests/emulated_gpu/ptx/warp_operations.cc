@@ -76,7 +76,8 @@ void load_matrices(Warp& warp, const Instruction& i, uint32_t lanes) {
   uint16_t rows[kLanes][8];
   for (int lane = 0; lane < kLanes; ++lane) {
     std::memcpy(rows[lane],
-                warp.shared(warp.base(i, 4, lane) + static_cast<uint64_t>(i.displacement[0]), sizeof rows[0], lane),
+                warp.shared(warp.base(i, 4, lane) + static_cast<uint64_t>(i.displacement[0]), sizeof rows[0], lane,
+                            Warp::Access::read),
                 sizeof rows[0]);
   }
   for (int m = 0; m < 4; ++m) {

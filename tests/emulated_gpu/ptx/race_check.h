@@ -1,0 +1,44 @@
+// Whether warps of a block meet between their accesses to the same shared memory, of which one writes.
+//
+// Every warp counts the stretches between its barriers, and knows of each other warp up to which stretch it has waited
+// for it; an access is remembered with its warp's stretch (vector clocks). Lanes of one warp are not told apart.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tandem::emulated {
+
+class RaceCheck {
+ public:
+  static constexpr int kNoWarp = -1;
+
+  RaceCheck(size_t bytes, size_t warps);
+
+  // At a barrier, and at the beginning of a block, which all its warps wait for.
+  void meet(std::span<const size_t> warps);
+  // The warp whose access may come before or after this one; kNoWarp if all are in order.
+  int read(size_t warp, size_t address, size_t bytes);
+  int write(size_t warp, size_t address, size_t bytes);
+
+ private:
+  static constexpr size_t kUnit = 2;  // bytes: none narrower are accessed
+
+  struct Write {
+    uint32_t stretch = 0, warp = 0;
+  };
+
+  bool knows(size_t warp, size_t other, uint32_t stretch) const { return stretch <= known_[warp * warps_ + other]; }
+  bool unordered(size_t warp, const Write& write) const {
+    return write.warp != warp && !knows(warp, write.warp, write.stretch);
+  }
+
+  size_t warps_;
+  std::vector<uint32_t> known_;  // [warp, other]: the stretch up to which it has waited; of itself the present one
+  std::vector<Write> writes_;    // the last one of each unit
+  std::vector<uint32_t> reads_;  // [unit, warp]: stretch of the last one
+};
+
+}  // namespace tandem::emulated
