@@ -24,6 +24,7 @@ class KeyValueCache {
   // Makes room for `rows` rows; the first `used` rows keep their content.
   void reserve(int64_t rows, int64_t used);
   void clear();  // holds no memory
+
   std::span<const View> keys() const { return keys_; }      // for each layer [capacity, D]
   std::span<const View> values() const { return values_; }  //
 

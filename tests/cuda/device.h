@@ -141,8 +141,8 @@ class CudaTest : public ::testing::Test {
     }
   }
 
-  // To be asked for each case of a long list: an emulated GPU takes every fifth, which leaves no value of the lists' inner
-  // loops out, but some combinations and so some kernels.
+  // To be asked for each case of a long list: an emulated GPU takes every fifth, which leaves no value of the lists'
+  // inner loops out, but some combinations and so some kernels.
   bool leaves_out() {
     static const bool all = !emulated() || std::getenv("TANDEM_SOAK") != nullptr;
     const bool leave = !all && cases_ % 5 != 0;
