@@ -16,7 +16,7 @@ namespace {
 // All of this machine's GPUs, one worker each.
 void train_on_all_gpus(int gpus, const std::string& config, const std::vector<std::string>& overrides, bool start_over,
                        double check_share) {
-  log::info("{} GPUs: one worker each; device=cuda:0 uses one alone", gpus);
+  log::info("{} GPUs: one worker each; device=cuda:{} uses one alone", gpus, usable_gpus().front());
   std::vector<std::string> command = {"train", config};
   command.insert(command.end(), overrides.begin(), overrides.end());
   if (start_over) {
@@ -54,6 +54,11 @@ void add_train(Program& program) {
         require(options->check_share >= 0 && options->check_share <= 1,
                 "--check-backend is a share of the steps, from 0 to 1, not {}", options->check_share);
         const bool chooses = config.device == "auto" || config.device == "cuda";
+        if (chooses && gpu_count() > 0 && world_from_environment().local_rank == 0) {
+          for (const std::string& problem : gpu_problems()) {
+            log::warning("{}; it is left out", problem);
+          }
+        }
         if (const int gpus = chooses ? gpu_count() : 0; gpus > 1 && world_from_environment().alone()) {
           train_on_all_gpus(gpus, options->config, options->overrides, options->start_over, options->check_share);
           return;

@@ -12,7 +12,8 @@ namespace tandem {
 // Empty where a GPU can be used; otherwise the reason, one sentence without its full stop.
 std::string why_no_cuda();
 
-std::vector<int> usable_gpus();  // their numbers
+std::vector<int> usable_gpus();           // their numbers
+std::vector<std::string> gpu_problems();  // of those that cannot be used, as why_no_cuda() says it
 inline int gpu_count() { return static_cast<int>(usable_gpus().size()); }
 
 std::string gpu_bus_id(int device);  // where it is plugged in: "0000:18:00.0"

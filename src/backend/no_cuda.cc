@@ -6,6 +6,8 @@ std::string why_no_cuda() { return "this tandem was built without CUDA"; }
 
 std::vector<int> usable_gpus() { return {}; }
 
+std::vector<std::string> gpu_problems() { return {}; }
+
 std::string gpu_bus_id(int /*device*/) { return {}; }
 
 std::unique_ptr<Backend> make_cuda_backend(int /*device*/) { fail("{}", why_no_cuda()); }

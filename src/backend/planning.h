@@ -16,6 +16,9 @@ class PlanningBackend final : public Backend {
   bool computes(DType type) const override { return model_.computes(type); }
   int64_t loss_rows() const override { return model_.loss_rows(); }
   int64_t decode_sentences() const override { return model_.decode_sentences(); }
+  int64_t decode_rows(int64_t needed) const override { return model_.decode_rows(needed); }
+  int64_t most_rows(int64_t width) const override { return model_.most_rows(width); }
+  void require_sizes(int64_t width, int64_t heads) const override { model_.require_sizes(width, heads); }
   MemorySizes memory_sizes() const override { return model_.memory_sizes(); }
 
   void wait() override {}

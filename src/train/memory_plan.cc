@@ -1,7 +1,6 @@
 #include "train/memory_plan.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "core/error.h"
 #include "core/grouped.h"
@@ -91,25 +90,33 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
   const auto is_before = [&] {
     return plan.batch.round.source == before.source && plan.batch.round.target == before.target;
   };
-  const int64_t whole = rows_of(plan), smallest = std::max(before.source, before.target);
-  std::optional<MemoryPlan> fewest;
-  for (int64_t rounds = 1;; ++rounds) {
-    if (fits() && (!fewest || is_before())) {
-      plan.description = describe(plan, backend, rounds);
-      fewest = plan;
+  const int64_t whole = rows_of(plan), rows_before = std::max(before.source, before.target);
+  int64_t fewest = 0;  // rounds that fit
+  MemoryPlan chosen;
+  for (int64_t rounds = 1; rounds <= kMostRounds; ++rounds) {
+    if (rounds > 1) {
+      const int64_t tokens = whole / rounds + kRoundSlack;
+      if (tokens < config.model.max_length) {
+        break;
+      }
+      plan = plan_for(backend, compute, corpus, config, tokens, ranks);
     }
-    const int64_t tokens = whole / (rounds + 1) + kRoundSlack;
-    const bool done = fewest && (smallest == 0 || rows_of(plan) <= smallest);
-    if (done || rounds == kMostRounds || tokens < config.model.max_length) {
+    if (fits() && (fewest == 0 || is_before())) {
+      chosen = plan;
+      chosen.description = describe(plan, backend, rounds);
+      chosen.description +=
+          fewest == 0 ? "" : fmt::format("; {} would do, but the run has rounds of this size", fewest);
+      fewest = fewest == 0 ? rounds : fewest;
+    }
+    if (fewest > 0 && (is_before() || rows_of(plan) < rows_before || rows_before == 0)) {
       break;
     }
-    plan = plan_for(backend, compute, corpus, config, tokens, ranks);
   }
-  require(fewest.has_value(),
+  require(fewest > 0,
           "not even a round of one sentence fits: it takes {:.2f} GB and {:.2f} GB can be used; lower "
           "model.max_length or choose a smaller model",
           gigabytes(plan.arena_bytes), gigabytes(usable));
-  return *fewest;
+  return chosen;
 }
 
 }  // namespace tandem

@@ -43,7 +43,8 @@ void take_own_part(TrainConfig& config, const World& world) {
       const std::vector<int> usable = usable_gpus();
       const auto gpus = static_cast<int>(usable.size());
       require(world.local_size <= gpus || config.dist.share_device,
-              "{} workers on {}, which has {} GPU{}: start at most one for each, or set dist.share_device=true",
+              "{} workers on {}, which has {} GPU{} that can be used: start at most one for each, or set "
+              "dist.share_device=true",
               world.local_size, world.host, gpus, gpus == 1 ? "" : "s");
       config.device = fmt::format("cuda:{}", usable[static_cast<size_t>(world.local_rank % gpus)]);
     }

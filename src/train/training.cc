@@ -39,14 +39,33 @@ ModelState make_state(Backend& backend, const Transformer& model, const TrainCon
   return {backend, model.parameters(), compute, average, TeamUpdate::unit(ranks)};
 }
 
-// Of the checkpoint that the run will go on from, if there is one.
+// The size that the rounds of this run had, if it has a checkpoint; a wish, so what cannot be read is none.
 RoundCapacity saved_round(const TeamRun& run, const RunDirectory& directory) {
-  const auto found = run.starts_over() ? std::nullopt : find_latest(directory.root());
-  if (!found) {
+  const auto latest = directory.root() / "latest";
+  if (run.starts_over() || !std::filesystem::exists(latest)) {
     return {};
   }
-  const CheckpointState state = load_checkpoint(*found, false).state;
-  return {state.round_source, state.round_target, 0};
+  try {
+    const CheckpointState state = load_checkpoint(latest, false).state;
+    return {state.round_source, state.round_target, 0};
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// The rounds of all ranks have one size, the smallest that any of them has room for; so a checkpoint knows it, and a
+// rank that comes to a step with more memory computes the same bits.
+MemoryPlan plan_together(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
+                         TeamRun& run, RoundCapacity before) {
+  const auto largest = [&run](int64_t value) { return static_cast<int64_t>(run.largest(static_cast<double>(value))); };
+  before = {largest(before.source), largest(before.target), 0};
+  MemoryPlan plan = plan_memory(backend, compute, corpus, config, run.size(), before);
+  const RoundCapacity own = plan.layouts.empty() ? RoundCapacity{INT32_MAX, INT32_MAX, 0} : plan.batch.round;
+  const RoundCapacity smallest{-largest(-own.source), -largest(-own.target), 0};
+  if (smallest.source == own.source && smallest.target == own.target) {
+    return plan;
+  }
+  return plan_memory(backend, compute, corpus, config, run.size(), smallest);
 }
 
 }  // namespace
@@ -65,8 +84,8 @@ Training::Training(const TrainConfig& config, Prepared data, TeamRun& team_run, 
       team_update_(make_team_update(*backend_, model_, weights_, communicator_, config_.dist)),
       adam_(*backend_, team_update_ ? team_update_->moments() : model_.parameters().flat_size(),
             {config_.optimizer.adam, config_.optimizer.max_gradient_norm, config_.optimizer.ema_decay}),
-      plan_(plan_memory(*backend_, weights_.weights().compute.dtype, data_.train, config_, team_run.size(),
-                        saved_round(team_run, run_))),
+      plan_(plan_together(*backend_, weights_.weights().compute.dtype, data_.train, config_, team_run,
+                          saved_round(team_run, run_))),
       batcher_(data_.train, plan_.batch, team_run.rank(), team_run.size()),
       stepper_(*backend_, model_, weights_, adam_, config_.label_smoothing, plan_.layouts, team_update()),
       validator_(*backend_, model_, data_, config_, team_run) {

@@ -26,13 +26,23 @@ std::string Training::use_algorithms() {
       }
       return "";
     } catch (const Error& error) {
-      log::warning("{}; the run goes on {}, and not with the same bits", error.what(),
-                   config_.algorithms.empty() ? "without it" : "with " + config_.algorithms);
+      log::warning("{}; the run does not go on with the same bits", error.what());
     }
   }
-  std::string table = config_.algorithms.empty() ? "" : read_file(config_.algorithms, kMostBytes);
+  std::string table;
+  try {
+    table = config_.algorithms.empty() ? "" : read_file(config_.algorithms, kMostBytes);
+    if (!table.empty()) {
+      backend_->use_algorithms(table, config_.algorithms);
+    }
+  } catch (const Error& error) {
+    if (!has_own) {
+      throw;
+    }
+    log::warning("{}; the run goes on without a table", error.what());
+    return "";
+  }
   if (!table.empty()) {
-    backend_->use_algorithms(table, config_.algorithms);
     if (team_run_.first() && !team_run_.starts_over() && !has_own && find_latest(run_.root())) {
       log::warning("the run began without a table of algorithms; with {} it does not go on with the same bits",
                    config_.algorithms);

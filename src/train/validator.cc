@@ -94,6 +94,7 @@ ValidationResult Validator::run(const Weights& weights, Arena& arena, const std:
   ValidationResult result;
   result.valid = loss(weights, valid_source_, valid_target_, arena);
   result.train = loss(weights, train_source_, train_target_, arena);
+  arena.clear();                                              // decoding needs the memory
   const bool sound = std::isfinite(result.valid.totals.nll);  // the same on all ranks
   if (config_.decode && !valid_source_.empty() && !sound) {
     log::warning("the validation loss is not a number, so nothing is translated");

@@ -105,6 +105,7 @@ TEST_F(FakeGpu, ARoundFitsTheMemory) {
   const Result more = goes_on("500000000", "1500000000");
   EXPECT_EQ(more.exit_code, 0) << more.err;
   EXPECT_NE(more.err.find("a step is 2 rounds of at most 2"), std::string::npos) << more.err;
+  EXPECT_NE(more.err.find("; 1 would do, but the run has rounds of this size"), std::string::npos) << more.err;
   EXPECT_EQ(more.err.find("the run does not go on with the same bits"), std::string::npos) << more.err;
   const Result less = goes_on("1500000000", "500000000");
   EXPECT_EQ(less.exit_code, 0) << less.err;
@@ -113,6 +114,30 @@ TEST_F(FakeGpu, ARoundFitsTheMemory) {
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_NE(sentence(refused).find("batch.micro_batch = 60000 does not fit: a round takes 0."), std::string::npos)
       << refused.err;
+}
+
+// Workers have rounds of one size, whatever memory each finds, and keep it.
+TEST_F(FakeGpu, WorkersHaveRoundsOfOneSize) {
+  const auto trained = [this](const std::string& memory, const std::string& steps) {
+    const Result result =
+        run(on_gpu(directory_, "run", {"batch.tokens=120000", "dist.engine=gloo", "stop.max_steps=" + steps}), "",
+            {"FAKE_GPU_COUNT=2", "FAKE_GPU_MEMORY=" + memory});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err.find("does not go on with the same bits"), std::string::npos) << result.err;
+    return result.err;  // the first worker's
+  };
+  const auto rounds = [](const std::string& text) {
+    std::set<std::string> said;
+    for (size_t at = text.find("a step is "); at != std::string::npos; at = text.find("a step is ", at + 1)) {
+      said.insert(text.substr(at, text.find(';', at) - at));
+    }
+    return said;
+  };
+  const std::set<std::string> begun = rounds(trained("1500000000,500000000", "8"));
+  ASSERT_EQ(begun.size(), 1U);
+  EXPECT_EQ(begun.begin()->find("a step is one round"), std::string::npos) << *begun.begin();
+  EXPECT_EQ(rounds(trained("500000000,1500000000", "12")), begun);
+  EXPECT_EQ(rounds(trained("1500000000", "13")), begun);
 }
 
 // However little there is: steps take what a validation leaves, or the run is refused at its beginning.
@@ -155,14 +180,19 @@ TEST_F(FakeGpu, AModelThatTheGpuCannotTakeIsRefusedFirst) {
   EXPECT_EQ(read_text(directory_ / "run/latest/model.safetensors"), before);
 }
 
-// Of two GPUs of which one is too old, the other one is taken, also by a number of workers.
+// Of several GPUs of which one is too old, the others are taken, one worker each.
 TEST_F(FakeGpu, GpusThatAreTooOldAreLeftOut) {
-  for (const char* capabilities : {"75,90", "90,75"}) {
-    const std::string name = std::string("run-") + capabilities;
-    const Result result = run(on_gpu(directory_, name, {"device=auto"}), "",
-                              {std::string("FAKE_GPU_CAPABILITY=") + capabilities, "FAKE_GPU_COUNT=2"});
+  struct Case {
+    std::string capabilities, count, old, used;
+  };
+  for (const auto& [capabilities, count, old, used] :
+       {Case{"75,90", "2", "GPU 0", "(GPU 1, "}, Case{"90,75", "2", "GPU 1", "(GPU 0, "},
+        Case{"75,90,90", "3", "GPU 0", "(GPU 1, "}}) {
+    const Result result = run(on_gpu(directory_, "run-" + capabilities, {"device=auto", "dist.engine=gloo"}), "",
+                              {"FAKE_GPU_CAPABILITY=" + capabilities, "FAKE_GPU_COUNT=" + count});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_NE(result.err.find("compute capability 9.0"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(old + " (Fake GPU, compute capability 7.5) is too old"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(used), std::string::npos) << result.err;
   }
 }
 
@@ -249,10 +279,16 @@ TEST_F(FakeGpu, AlgorithmsAreTunedAndKept) {
   write_text(directory_ / "run/algorithms.txt", read_text(directory_ / "foreign"));
   const Result renewed = run(on_gpu(directory_, "run", {"algorithms=" + directory_.at("two"), "stop.max_steps=15"}));
   EXPECT_EQ(renewed.exit_code, 0) << renewed.err;
-  EXPECT_NE(renewed.err.find("; the run goes on with " + directory_.at("two") + ", and not with the same bits"),
-            std::string::npos)
-      << renewed.err;
+  EXPECT_NE(renewed.err.find("; the run does not go on with the same bits"), std::string::npos) << renewed.err;
   EXPECT_EQ(read_text(directory_ / "run/algorithms.txt"), read_text(directory_ / "two"));
+  // And where the new one is of no use either, or gone, it goes on without.
+  for (const auto& [name, steps] : {std::pair("foreign", 16), std::pair("gone", 17)}) {
+    write_text(directory_ / "run/algorithms.txt", read_text(directory_ / "foreign"));
+    const Result without = run(
+        on_gpu(directory_, "run", {"algorithms=" + directory_.at(name), "stop.max_steps=" + std::to_string(steps)}));
+    EXPECT_EQ(without.exit_code, 0) << without.err;
+    EXPECT_NE(without.err.find("; the run goes on without a table"), std::string::npos) << without.err;
+  }
   const Result cpu = tune("three", {"device=cpu"});
   EXPECT_EQ(cpu.exit_code, 1);
   EXPECT_NE(sentence(cpu).find("only a GPU has algorithms to choose from"), std::string::npos) << cpu.err;

@@ -58,19 +58,34 @@ std::string count_devices(int& count) {
   return {};
 }
 
+// Empty for those that can be used.
+std::vector<std::string> problems_by_gpu() {
+  int count = 0;
+  std::vector<std::string> problems;
+  const bool some = count_devices(count).empty();
+  for (int device = 0; some && device < count; ++device) {
+    problems.push_back(problem_of(device));
+  }
+  return problems;
+}
+
 }  // namespace
 
 std::vector<int> usable_gpus() {
-  int count = 0;
+  const std::vector<std::string> problems = problems_by_gpu();
   std::vector<int> usable;
-  if (count_devices(count).empty()) {
-    for (int device = 0; device < count; ++device) {
-      if (problem_of(device).empty()) {
-        usable.push_back(device);
-      }
+  for (size_t device = 0; device < problems.size(); ++device) {
+    if (problems[device].empty()) {
+      usable.push_back(static_cast<int>(device));
     }
   }
   return usable;
+}
+
+std::vector<std::string> gpu_problems() {
+  std::vector<std::string> problems = problems_by_gpu();
+  std::erase(problems, "");
+  return problems;
 }
 
 std::string why_no_cuda() {

@@ -24,7 +24,7 @@ class RaceCheck {
   int write(size_t warp, size_t address, size_t bytes);
 
  private:
-  static constexpr size_t kUnit = 2;  // bytes: none narrower are accessed
+  static constexpr size_t kUnit = 2;  // bytes: warps that write neighbouring single bytes count as a race
 
   struct Write {
     uint32_t stretch = 0, warp = 0;

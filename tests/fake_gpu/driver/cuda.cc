@@ -4,7 +4,7 @@
 //   FAKE_GPU_COUNT       GPUs, default 1
 //   FAKE_GPU_CAPABILITY  10 * major + minor of each GPU, "75,90"; the last one is that of all others, default 90; other
 //                        than 90 compile from PTX of 8.0
-//   FAKE_GPU_MEMORY      bytes, default 512 MiB
+//   FAKE_GPU_MEMORY      bytes of each GPU, likewise, default 512 MiB
 //   FAKE_GPU_BROKEN      error of every call that asks for GPUs
 //   FAKE_GPU_NO_CODE     if set, the program has no code for this GPU
 //   FAKE_GPU_FAILS       this call and all later ones fail, counted from 1; those that free or ask for errors are not
@@ -33,16 +33,18 @@ long setting(const char* name, long otherwise) {
   return text == nullptr ? otherwise : std::atol(text);
 }
 
-long capability_of(int device) {
-  const char* text = std::getenv("FAKE_GPU_CAPABILITY");
-  long capability = 90;
+// Of one GPU, from a list; those behind its end are as the last one.
+long setting_of(int device, const char* name, long otherwise) {
+  const char* text = std::getenv(name);
   for (int i = 0; text != nullptr && *text != '\0' && i <= device; ++i) {
     char* end = nullptr;
-    capability = std::strtol(text, &end, 10);
+    otherwise = std::strtol(text, &end, 10);
     text = *end == ',' ? end + 1 : end;
   }
-  return capability;
+  return otherwise;
 }
+
+long capability_of(int device) { return setting_of(device, "FAKE_GPU_CAPABILITY", 90); }
 
 std::atomic<int> chosen = 0;  // GPU
 
@@ -73,7 +75,7 @@ cudaError_t call_outside(std::string_view name) { return recording ? cudaErrorSt
 
 class Memory {
  public:
-  size_t total() const { return static_cast<size_t>(setting("FAKE_GPU_MEMORY", 1L << 29)); }
+  size_t total() const { return static_cast<size_t>(setting_of(chosen, "FAKE_GPU_MEMORY", 1L << 29)); }
   size_t free() const { return total() - used_; }
   void* take(size_t bytes) {
     const std::lock_guard lock(mutex_);
