@@ -42,11 +42,9 @@ std::string Training::use_algorithms() {
     log::warning("{}; the run goes on without a table", error.what());
     return "";
   }
-  if (!table.empty()) {
-    if (team_run_.first() && !team_run_.starts_over() && !has_own && find_latest(run_.root())) {
-      log::warning("the run began without a table of algorithms; with {} it does not go on with the same bits",
-                   config_.algorithms);
-    }
+  if (!table.empty() && !has_own && team_run_.first() && !team_run_.starts_over() && find_latest(run_.root())) {
+    log::warning("the run began without a table of algorithms; with {} it does not go on with the same bits",
+                 config_.algorithms);
   }
   return table;
 }
