@@ -1,89 +1,30 @@
 // The emulated GPU itself: that it notices what a GPU would not forgive, on PTX of a few lines.
-#include <gtest/gtest.h>
-
-#include <functional>
-
-#include "core/error.h"
-#include "emulated_gpu/ptx/grid.h"
+#include "emulated_gpu/runtime/kernels.h"
+#include "emulated_gpu/trial.h"
 
 namespace tandem::emulated {
 namespace {
 
-// A kernel with one pointer, whose block of `threads` threads runs `body` on `numbers`.
-struct Trial {
-  std::string body;
-  uint32_t threads = 32;
-  std::vector<uint32_t> numbers = std::vector<uint32_t>(64, 7);
-
-  std::vector<uint32_t> run() const {
-    const std::string head = R"(.version 9.0
-.target sm_80
-.entry trial(
-.param .u64 trial_param_0
-)
-{
-.reg .pred %p<4>;
-.reg .b16 %rs<4>;
-.reg .f32 %f<8>;
-.reg .b32 %r<10>;
-.reg .b64 %rd<6>;
-.shared .align 16 .b8 room[1024];
-ld.param.u64 %rd1, [trial_param_0];
-mov.u32 %r1, %tid.x;
-mul.wide.u32 %rd2, %r1, 4;
-add.s64 %rd3, %rd1, %rd2;
-shl.b32 %r2, %r1, 2;
-mov.u32 %r3, room;
-add.s32 %r4, %r3, %r2;
-)";
-    const auto module = std::make_shared<const ModuleText>(head + body + "\nret;\n}\n");
-    const Program program = decode(module, "trial");
-    DeviceMemory& memory = DeviceMemory::instance();
-    const size_t bytes = numbers.size() * sizeof(uint32_t);
-    const std::unique_ptr<void, std::function<void(void*)>> place(memory.take(bytes, false),
-                                                                  [&](void* p) { memory.give(p); });
-    std::memcpy(place.get(), numbers.data(), bytes);
-    const auto address = reinterpret_cast<uint64_t>(place.get());
-    std::vector<std::byte> arguments(sizeof address);
-    std::memcpy(arguments.data(), &address, sizeof address);
-    run_grid({program, {}, {threads, 1, 1}, arguments}, 0);
-    std::vector<uint32_t> results(numbers.size());
-    std::memcpy(results.data(), place.get(), bytes);
-    return results;
-  }
-
-  // What is said when it fails; nothing if it does not.
-  std::string failure() const {
-    try {
-      run();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return {};
-  }
-};
-
-void expect_failure(const Trial& trial, const std::string& said) {
-  EXPECT_NE(trial.failure().find(said), std::string::npos) << "\"" << trial.failure() << "\" instead of " << said;
-}
-
 TEST(Emulator, SaysWhichAccessIsWrong) {
   expect_failure({"st.global.u32 [%rd3+132], %r1;"},  // the last thread's is one behind the end
                  "out-of-bounds access to 4 bytes of global memory");
-  expect_failure({"st.global.u32 [%rd3+132], %r1;"}, "in thread 31 of block (0, 0, 0), at line 20 of the PTX");
+  expect_failure({"st.global.u32 [%rd3+132], %r1;"}, "in thread 31 of block (0, 0, 0), at line 21 of the PTX");
   expect_failure({"ld.global.u32 %r5, [%rd3+-4];"}, "in thread 0");
   expect_failure({"ld.global.v4.u32 {%r5, %r6, %r7, %r8}, [%rd3];"}, "misaligned access to 16 bytes");
-  expect_failure({"st.shared.u32 [%r4+900], %r1;"}, "out-of-bounds access to 4 bytes of shared memory");
+  expect_failure({"st.shared.u32 [%r4+32644], %r1;"}, "out-of-bounds access to 4 bytes of shared memory");
   expect_failure({"st.shared.u32 [%r2], %r1;"}, "out-of-bounds access to 4 bytes of shared memory at 0x0");
-  EXPECT_EQ((Trial{"st.global.u32 [%rd3+128], %r1;\nst.shared.u32 [%r4+896], %r1;"}.failure()), "");
+  EXPECT_EQ((Trial{"st.global.u32 [%rd3+128], %r1;\nst.shared.u32 [%r4+32640], %r1;"}.failure()), "");
 }
 
 TEST(Emulator, RefusesWhatItDoesNotKnow) {
-  expect_failure({"fma.rz.f32 %f1, %f2, %f3, %f4;"}, "does not know the instruction fma.rz.f32 at line 20 of the PTX");
+  expect_failure({"fma.rz.f32 %f1, %f2, %f3, %f4;"}, "does not know the instruction fma.rz.f32 at line 21 of the PTX");
   expect_failure({"add.s32 %r5, %r1, %nosuch;"}, "does not know the operand %nosuch");
   expect_failure({"add.s64 %rd4, %rd1, %r1;"}, "another size of %r1");
   expect_failure({"add.s32 %r5, %r1;"}, "another number of operands");
 }
+
+// Also those of kernels that no test runs.
+TEST(Emulator, KnowsEveryInstructionOfTheProgram) { EXPECT_GT(decode_all_kernels(), 100U); }
 
 TEST(Emulator, LanesPartAndComeTogether) {
   // Lane i counts to i, the odd ones by twos; then all are together again.

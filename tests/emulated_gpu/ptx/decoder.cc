@@ -18,6 +18,9 @@ const Operations& operations() {
     add_conversions(made);
     add_memory_operations(made);
     add_warp_operations(made);
+    add_barrier_operations(made);
+    add_copy_engine_operations(made);
+    add_group_products(made);
     return made;
   }();
   return all;
@@ -25,9 +28,9 @@ const Operations& operations() {
 
 size_t aligned(size_t offset, size_t alignment) { return (offset + alignment - 1) / alignment * alignment; }
 
-constexpr const char* kSpecialNames[] = {"%tid.x",    "%tid.y",    "%tid.z",   "%ntid.x",  "%ntid.y",
-                                         "%ntid.z",   "%ctaid.x",  "%ctaid.y", "%ctaid.z", "%nctaid.x",
-                                         "%nctaid.y", "%nctaid.z", "%laneid"};
+constexpr const char* kSpecialNames[] = {"%tid.x",    "%tid.y",    "%tid.z",   "%ntid.x",         "%ntid.y",
+                                         "%ntid.z",   "%ctaid.x",  "%ctaid.y", "%ctaid.z",        "%nctaid.x",
+                                         "%nctaid.y", "%nctaid.z", "%laneid",  "%cluster_ctarank"};
 static_assert(std::size(kSpecialNames) == static_cast<size_t>(Special::count));
 
 class Decoder {
@@ -188,7 +191,7 @@ class Decoder {
       for (const char c : vector ? operand.substr(1, operand.size() - 2) : operand) {
         if (c == ',' || c == '|') {
           parts.push_back(std::exchange(part, {}));
-        } else if (c != ' ') {
+        } else if (c != ' ' && c != '\n') {
           part += c;
         }
       }
@@ -197,7 +200,20 @@ class Decoder {
     return parts;
   }
 
-  // Moves whose form is in their operands, not in their name.
+  // "[map, {col, row}]" to "[map]", "col", "row".
+  static void take_coordinates_apart(std::vector<std::string>& operands) {
+    const auto found = std::ranges::find_if(operands, [](const std::string& o) { return o.find('{') < o.size(); });
+    if (found != operands.end()) {
+      std::vector<std::string> parts = flattened({*found});
+      for (std::string& part : parts) {
+        std::erase_if(part, [](char c) { return c == '{' || c == '}' || c == '[' || c == ']'; });
+      }
+      parts[0] = "[" + parts[0] + "]";
+      operands.insert(operands.erase(found), parts.begin(), parts.end());
+    }
+  }
+
+  // Instructions whose form is in their operands, not in their name, and results that go nowhere ("_").
   Statement named(const Statement& statement) const {
     Statement result = statement;
     const auto is_vector = [&](size_t i) { return i < result.operands.size() && result.operands[i].front() == '{'; };
@@ -206,6 +222,12 @@ class Decoder {
     } else if (result.opcode == "mov.u64" && result.operands.at(1) == "%globaltimer") {
       result.opcode = "mov.u64.globaltimer";
       result.operands.pop_back();
+    } else if (result.opcode.find(".tensor.") != std::string::npos) {
+      take_coordinates_apart(result.operands);
+    } else if (result.opcode.starts_with("mbarrier.arrive") && result.operands.at(0) == "_") {
+      result.operands.erase(result.operands.begin());
+    } else if (result.opcode == "elect.sync" && result.operands.at(0).starts_with("_|")) {
+      result.operands[0].erase(0, 2);
     } else if (result.opcode.starts_with("ld.param") || result.opcode.starts_with("st.param")) {
       // What a call is given and gives is in registers: "[name+0]".
       std::string& address = result.operands.at(result.opcode[0] == 'l' ? 1 : 0);
@@ -245,8 +267,27 @@ class Decoder {
     program_.code.push_back(instruction);
   }
 
+  // The first `count` operands, registers of 4 bytes a lane.
+  void add_list(Instruction& instruction, const Statement& statement, const std::vector<std::string>& operands,
+                size_t count) {
+    instruction.at[instruction.operands++] = static_cast<uint32_t>(program_.lists.size());
+    for (size_t i = 0; i < count; ++i) {
+      const auto found = registers_.find(operands[i]);
+      if (found == registers_.end() || found->second.kind != 'w') {
+        fail_at(statement, "the emulated GPU expects a register instead of " + operands[i]);
+      }
+      program_.lists.push_back(found->second.at);
+    }
+  }
+
   void add_operands(Instruction& instruction, const Statement& statement, std::string kinds) {
-    const std::vector<std::string> operands = flattened(statement.operands);
+    std::vector<std::string> operands = flattened(statement.operands);
+    if (kinds.starts_with('v')) {
+      const auto count = static_cast<size_t>(std::ranges::count(statement.operands.at(0), ',')) + 1;
+      add_list(instruction, statement, operands, count);
+      kinds.erase(0, 1);
+      operands.erase(operands.begin(), operands.begin() + static_cast<ptrdiff_t>(count));
+    }
     const size_t needed = std::min(kinds.find('|'), kinds.size());
     std::erase(kinds, '|');
     if (operands.size() < needed || operands.size() > kinds.size()) {

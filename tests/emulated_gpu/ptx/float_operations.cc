@@ -16,13 +16,16 @@ float without_subnormals(float value) {
 // The other one, where one is NaN.
 template <class T>
 T larger(T a, T b) {
-  return a != a ? b : b != b ? a : a > b ? a : b;
+  return a != a ? b : b != b ? a : a > b || (a == b && !std::signbit(a)) ? a : b;
 }
 
 uint32_t larger_bf16(uint32_t a, uint32_t b) {
   const float value = larger(from_bf16(a), from_bf16(b));
   return value != value ? 0x7FFF : std::bit_cast<uint32_t>(value) >> 16;
 }
+
+constexpr uint32_t kNanBf16 = 0x7FFF, kSignBf16 = 0x8000;
+bool is_nan_bf16(uint32_t bits) { return std::isnan(from_bf16(bits)); }
 
 template <class T>
 void add_arithmetic(Operations& all, const string& type) {
@@ -80,15 +83,31 @@ void add_float_operations(Operations& all) {
   add_map<double, double>(all, "rcp.approx.ftz.f64", [](double a) {  // of 20 bits
     return std::bit_cast<double>(std::bit_cast<uint64_t>(1 / a) & 0xFFFFFFFF00000000);
   });
-  add_map<uint32_t, uint32_t, uint32_t>(all, "max.bf16x2", [](uint32_t a, uint32_t b) {
-    return larger_bf16(a & 0xFFFF, b & 0xFFFF) | larger_bf16(a >> 16, b >> 16) << 16;
+  add_pairs(all, "max.NaN.bf16x2",
+            [](uint32_t a, uint32_t b) { return is_nan_bf16(a) || is_nan_bf16(b) ? kNanBf16 : larger_bf16(a, b); });
+  add_pairs(all, "min.NaN.bf16x2", [](uint32_t a, uint32_t b) {
+    return is_nan_bf16(a) || is_nan_bf16(b) ? kNanBf16 : larger_bf16(a ^ kSignBf16, b ^ kSignBf16) ^ kSignBf16;
   });
+  add_pairs(all, "set.neu.u32.bf16x2",
+            [](uint32_t a, uint32_t b) -> uint32_t { return from_bf16(a) == from_bf16(b) ? 0 : 0xFFFF; });
+  add_comparison<uint16_t>(all, "setp.ge.bf16", [](uint16_t a, uint16_t b) { return from_bf16(a) >= from_bf16(b); });
+  add_pairs(all, "max.bf16x2", [](uint32_t a, uint32_t b) { return larger_bf16(a, b); });
 }
 
 void add_conversions(Operations& all) {
   add_map<uint16_t, float>(all, "cvt.rn.bf16.f32", [](float a) { return static_cast<uint16_t>(to_bf16(a)); });
+  add_map<uint16_t, float>(all, "cvt.rm.bf16.f32", [](float a) {  // down: negative ones away from 0
+    const auto bits = std::bit_cast<uint32_t>(a);
+    const uint32_t up = std::signbit(a) && !std::isinf(a) ? 0xFFFF : 0;
+    return static_cast<uint16_t>(std::isnan(a) ? kNanBf16 : (bits + up) >> 16);
+  });
   add_map<uint32_t, float, float>(all, "cvt.rn.bf16x2.f32",
                                   [](float high, float low) { return to_bf16(low) | to_bf16(high) << 16; });
+  add_map<uint32_t, float, float>(all, "cvt.rn.relu.bf16x2.f32", [](float high, float low) {
+    const auto at_least_0 = [](float a) { return a <= 0 ? 0.0F : a; };  // NaN stays
+    return to_bf16(at_least_0(low)) | to_bf16(at_least_0(high)) << 16;
+  });
+  add_map<float, uint16_t>(all, "cvt.f32.bf16", [](uint16_t a) { return from_bf16(a); });
   add_map<double, float>(all, "cvt.f64.f32", [](float a) { return static_cast<double>(a); });
   add_map<float, double>(all, "cvt.rn.f32.f64", [](double a) { return static_cast<float>(a); });
   add_map<float, int32_t>(all, "cvt.rn.f32.s32", [](int32_t a) { return static_cast<float>(a); });

@@ -125,6 +125,23 @@ void add_moves(Operations& all) {
 }  // namespace
 
 void add_integer_operations(Operations& all) {
+  add_pairs(all, "max.u16x2", [](uint32_t a, uint32_t b) { return std::max(a, b); });
+  add_map<uint32_t, uint32_t, uint32_t, uint32_t>(all, "prmt.b32", [](uint32_t a, uint32_t b, uint32_t which) {
+    const uint64_t bytes = uint64_t{b} << 32 | a;
+    uint32_t result = 0;
+    for (uint32_t i = 0; i < 32; i += 8, which >>= 4) {
+      const auto byte = static_cast<uint8_t>(bytes >> (which & 7) * 8);
+      const uint32_t sign = byte >> 7 != 0 ? 0xFF : 0;
+      result |= ((which & 8) != 0 ? sign : byte) << i;
+    }
+    return result;
+  });
+  add_map<uint32_t, uint32_t, uint32_t, uint32_t>(all, "dp4a.s32.s32", [](uint32_t a, uint32_t b, uint32_t c) {
+    for (uint32_t shift = 0; shift < 32; shift += 8) {
+      c += static_cast<uint32_t>(static_cast<int8_t>(a >> shift) * static_cast<int8_t>(b >> shift));
+    }
+    return c;
+  });
   add_arithmetic<int32_t>(all, "s32");
   add_arithmetic<uint32_t>(all, "u32");
   add_arithmetic<int64_t>(all, "s64");

@@ -121,11 +121,14 @@ void copy_later(Warp& warp, const Instruction& i, uint32_t lanes) {
 
 void add_memory_operations(Operations& all) {
   add_space<Space::global>(all, ".global");
-  add_space<Space::global>(all, "");  // generic addresses: of shared memory none are made (cvta.shared is not known)
+  add_space<Space::global>(all, "");  // generic addresses: those of shared memory are not read
   add_space<Space::shared>(all, ".shared");
   add_space<Space::local>(all, ".local");
   add_space<Space::parameter>(all, ".param");
   add_map<uint64_t, uint64_t>(all, "cvta.to.global.u64", [](uint64_t a) { return a; });
+  add_map<uint64_t, uint64_t>(all, "cvta.param.u64", [](uint64_t a) { return a; });  // for the copy engine's maps alone
+  // Compared, never read: outside of all memory.
+  add_map<uint64_t, uint64_t>(all, "cvta.shared.u64", [](uint64_t a) { return a | uint64_t{1} << 63; });
   all["prefetch.global.L2"] = {[](Warp&, const Instruction&, uint32_t) {}, "m"};
   all["atom.shared.add.u32"] = {add_to_shared, "wmw"};
   all["cp.async.cg.shared.global"] = {copy_later, "mmn|w"};

@@ -12,6 +12,7 @@ namespace tandem::emulated {
 // Operands, in the order of the text with vectors and pairs (a|b) taken apart, a letter each:
 //   w  register of 4 bytes a lane     l  register of 8 bytes     r  either
 //   p  predicate                      m  address                 n  number that is known beforehand
+//   v  vector of any number of registers of 4 bytes, as a list of the program's; only as the first one
 // Those behind a | may be missing.
 struct Operation {
   Handler run = nullptr;
@@ -26,6 +27,9 @@ void add_float_operations(Operations& all);
 void add_conversions(Operations& all);
 void add_memory_operations(Operations& all);
 void add_warp_operations(Operations& all);
+void add_barrier_operations(Operations& all);
+void add_copy_engine_operations(Operations& all);
+void add_group_products(Operations& all);
 
 // What a lane of a register holds, and T in it: narrow numbers lie in the lower bits.
 template <class T>
@@ -85,6 +89,13 @@ void add_map(Operations& all, const std::string& name, F /*function*/) {
     map_lanes<D, F, Sources...>(warp, i, lanes, std::index_sequence_for<Sources...>());
   };
   all[name] = {run, std::string{letter_of<D>(), letter_of<Sources>()...}};
+}
+
+// The same for the lower and the upper 16 bits of a word.
+template <class F>
+void add_pairs(Operations& all, const std::string& name, F /*function*/) {
+  add_map<uint32_t, uint32_t, uint32_t>(
+      all, name, [](uint32_t a, uint32_t b) { return F{}(a & 0xFFFF, b & 0xFFFF) | F{}(a >> 16, b >> 16) << 16; });
 }
 
 inline void set_predicate(Warp& warp, uint32_t at, uint32_t lanes, uint32_t value) {

@@ -15,14 +15,14 @@ namespace tandem::emulated {
 constexpr int kLanes = 32;  // of a warp
 constexpr uint32_t kAllLanes = 0xFFFFFFFF;
 constexpr uint32_t kNone = 0xFFFFFFFF;
-// Where a block's shared memory begins: what lies before it is the driver's own, as on GPUs of 8.0.
+// Where a block's shared memory begins: what lies before it is the driver's own, as on GPUs of 8.0 and 9.0.
 constexpr uint32_t kDriversSharedMemory = 1024;
 
 class Warp;
 struct Instruction;
 using Handler = void (*)(Warp&, const Instruction&, uint32_t lanes);
 
-enum class Step : uint8_t { plain, branch, exit, barrier };
+enum class Step : uint8_t { plain, branch, exit, barrier, cluster_barrier };
 
 // A register is 32 numbers of 4 bytes (b16, b32, f32) or of 8 (b64, f64), or a predicate of one bit a lane.
 struct Instruction {
@@ -39,8 +39,8 @@ struct Instruction {
   uint32_t target = 0;                    // of a branch
   uint32_t join = 0;                      // where the lanes that a branch has parted come together
   std::array<uint32_t, kOperands> at{};   // bytes into the file of registers, or the value of a number that must be
-                                          // known beforehand
-  std::array<int64_t, 2> displacement{};  // of the first and second address
+                                          // known beforehand, or where a list of registers begins
+  std::array<int64_t, 3> displacement{};  // of the addresses, in their order
 };
 
 struct Parameter {
@@ -62,6 +62,7 @@ enum class Special : uint8_t {
   nctaid_y,
   nctaid_z,
   laneid,
+  cluster_ctarank,
   count
 };
 
@@ -69,6 +70,7 @@ struct Program {
   std::string name;
   std::shared_ptr<const ModuleText> module;  // for messages
   std::vector<Instruction> code;             // the last one is an exit
+  std::vector<uint32_t> lists;               // of registers, where an instruction has more than it has room for
   std::vector<Parameter> parameters;
   size_t parameter_bytes = 0;
   size_t static_shared = 0;     // bytes, without the driver's own

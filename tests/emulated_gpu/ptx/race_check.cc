@@ -5,7 +5,11 @@
 namespace tandem::emulated {
 
 RaceCheck::RaceCheck(size_t bytes, size_t warps)
-    : warps_(warps), known_(warps * warps, 0), writes_(bytes / kUnit + 1), reads_((bytes / kUnit + 1) * warps, 0) {
+    : warps_(warps),
+      fenced_(warps, 0),
+      known_(warps * warps, 0),
+      writes_(bytes / kUnit + 1),
+      reads_((bytes / kUnit + 1) * warps, 0) {
   for (size_t i = 0; i < warps; ++i) {
     known_[i * warps + i] = 1;
   }
@@ -35,7 +39,7 @@ int RaceCheck::read(size_t warp, size_t address, size_t bytes) {
   return kNoWarp;
 }
 
-int RaceCheck::write(size_t warp, size_t address, size_t bytes) {
+int RaceCheck::write(size_t warp, size_t address, size_t bytes, By by) {
   const uint32_t now = known_[warp * warps_ + warp];
   for (size_t unit = address / kUnit; unit <= (address + bytes - 1) / kUnit; ++unit) {
     if (unordered(warp, writes_[unit])) {
@@ -46,7 +50,40 @@ int RaceCheck::write(size_t warp, size_t address, size_t bytes) {
         return static_cast<int>(other);
       }
     }
-    writes_[unit] = {now, static_cast<uint32_t>(warp)};
+    writes_[unit] = {now, static_cast<uint16_t>(warp), by};
+  }
+  return kNoWarp;
+}
+
+RaceCheck::Clock RaceCheck::release(size_t warp) {
+  const auto own = known_.begin() + static_cast<ptrdiff_t>(warp * warps_);
+  Clock clock(own, own + static_cast<ptrdiff_t>(warps_));
+  ++known_[warp * warps_ + warp];
+  return clock;
+}
+
+void RaceCheck::acquire(size_t warp, const Clock& clock) {
+  for (size_t other = 0; other < clock.size(); ++other) {
+    uint32_t& known = known_[warp * warps_ + other];
+    known = std::max(known, clock[other]);
+  }
+}
+
+void RaceCheck::join(Clock& clock, const Clock& other) {
+  clock.resize(std::max(clock.size(), other.size()), 0);
+  for (size_t i = 0; i < other.size(); ++i) {
+    clock[i] = std::max(clock[i], other[i]);
+  }
+}
+
+void RaceCheck::fence(size_t warp) { fenced_[warp] = known_[warp * warps_ + warp]++; }
+
+int RaceCheck::unfenced(size_t address, size_t bytes) const {
+  for (size_t unit = address / kUnit; unit <= (address + bytes - 1) / kUnit; ++unit) {
+    const Write& write = writes_[unit];
+    if (write.by == By::warp && write.stretch > fenced_[write.warp]) {
+      return static_cast<int>(write.warp);
+    }
   }
   return kNoWarp;
 }

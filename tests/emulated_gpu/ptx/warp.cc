@@ -7,25 +7,32 @@
 
 namespace tandem::emulated {
 
-Warp::Warp(const LaunchedKernel& launch, std::vector<std::byte>& shared, RaceCheck& races)
+Warp::Warp(const LaunchedKernel& launch, Cluster& cluster, uint32_t rank, uint32_t number)
     : launch_(launch),
-      shared_(shared),
-      races_(races),
+      cluster_(cluster),
+      rank_(rank),
+      number_(number),
+      id_(rank * static_cast<uint32_t>(cluster.warps_of_block()) + number),
       registers_(launch.program.registers),
       local_(launch.program.local_bytes * kLanes, std::byte{0xFF}) {}
 
-void Warp::start(Size3 block, uint32_t number) {
+void Warp::start(Size3 block) {
   block_ = block;
-  number_ = number;
   live_ = 0;
   copies_.clear();
   committed_ = {};
+  stores_.clear();
+  product_reads_.clear();
+  committed_products_ = 0;
+  cluster_arrivals_ = 0;
+  polls_ = releases_ = false;
+  has_awaited_ = !launch_.overlaps;
   const auto set = [&](Special special, int lane, uint32_t value) {
     lanes<uint32_t>(static_cast<uint32_t>(special) * kLanes * sizeof(uint32_t))[lane] = value;
   };
   const Size3 size = launch_.block, grid = launch_.grid;
   for (int lane = 0; lane < kLanes; ++lane) {
-    const uint32_t thread = number * kLanes + static_cast<uint32_t>(lane);
+    const uint32_t thread = number_ * kLanes + static_cast<uint32_t>(lane);
     live_ |= thread < size.count() ? uint32_t{1} << lane : 0;
     set(Special::tid_x, lane, thread % size.x);
     set(Special::tid_y, lane, thread / size.x % size.y);
@@ -40,6 +47,7 @@ void Warp::start(Size3 block, uint32_t number) {
     set(Special::nctaid_y, lane, grid.y);
     set(Special::nctaid_z, lane, grid.z);
     set(Special::laneid, lane, static_cast<uint32_t>(lane));
+    set(Special::cluster_ctarank, lane, rank_);
   }
   parts_.assign(1, {0, static_cast<uint32_t>(launch_.program.code.size()), live_});
 }
@@ -65,6 +73,10 @@ Warp::State Warp::run() {
           instruction.run(*this, instruction, lanes);
         }
         ++part.pc;
+        if (polls_) {
+          polls_ = false;
+          return State::polling;
+        }
         break;
       case Step::branch:
         branch(instruction, lanes);
@@ -77,6 +89,10 @@ Warp::State Warp::run() {
         meet_barrier(instruction, lanes);
         ++part.pc;
         return State::at_barrier;
+      case Step::cluster_barrier:
+        require_all_live(lanes);
+        ++part.pc;
+        return State::at_cluster_barrier;
     }
   }
   return State::ended;
@@ -100,18 +116,34 @@ void Warp::branch(const Instruction& instruction, uint32_t taken) {
 }
 
 void Warp::exit(uint32_t lanes) {
+  for (const Store& store : stores_) {
+    if ((lanes >> store.lane & 1) != 0) {
+      fail_at(store.lane, "the thread ends before the copy engine has read what it is to store");
+    }
+  }
   live_ &= ~lanes;
   for (Part& part : parts_) {
     part.lanes &= ~lanes;
   }
 }
 
-void Warp::meet_barrier(const Instruction& instruction, uint32_t lanes) {
+void Warp::require_all_live(uint32_t lanes) const {
   if (lanes != live_) {
     fail_at(std::countr_zero(lanes ^ live_), "not all lanes of the warp come to the barrier");
   }
-  barrier_ = instruction.at[0];
-  threads_ = instruction.operands > 1 ? instruction.at[1] : 0;
+}
+
+void Warp::meet_barrier(const Instruction& instruction, uint32_t lanes) {
+  require_all_live(lanes);
+  const int first = std::countr_zero(lanes);
+  barrier_ = this->lanes<uint32_t>(instruction.at[0])[first];
+  threads_ = instruction.operands > 1 ? this->lanes<uint32_t>(instruction.at[1])[first] : 0;
+}
+
+void Warp::arrive_at_cluster(uint32_t lanes, bool releases) {
+  require_all_live(lanes);
+  ++cluster_arrivals_;
+  releases_ = releases;
 }
 
 void Warp::require_members(uint32_t named, uint32_t taking_part) {
@@ -130,6 +162,40 @@ void Warp::find_range(uint64_t address, size_t bytes, int lane) {
 
 void Warp::fail_access(const char* how, const char* space, uint64_t address, size_t bytes, int lane) const {
   fail_at(lane, fmt::format("{} access to {} bytes of {} memory at {:#x}", how, bytes, space, address));
+}
+
+size_t Warp::place_in_cluster(uint64_t address, size_t bytes, size_t alignment, int lane) const {
+  const uint64_t block = address >> kRankShift, inside = address & ((uint64_t{1} << kRankShift) - 1);
+  if (block > cluster_.blocks()) {
+    fail_at(lane, fmt::format("the cluster has no block {}", block - 1));
+  }
+  const size_t rank = block == 0 ? rank_ : block - 1;
+  if (cluster_.has_ended(rank)) {
+    fail_at(lane, fmt::format("block {} of the cluster has ended", rank));
+  }
+  if (inside % alignment != 0) {
+    fail_access("misaligned", "shared", inside, bytes, lane);
+  }
+  if (inside < kDriversSharedMemory || inside + bytes > cluster_.shared_bytes()) {
+    fail_access("out-of-bounds", "shared", inside, bytes, lane);
+  }
+  return cluster_.offset(rank, inside);
+}
+
+void Warp::check_engine_reads(size_t offset, size_t bytes, int lane) const {
+  if (const int other = cluster_.races().unfenced(offset, bytes); other != RaceCheck::kNoWarp) {
+    fail_at(lane, fmt::format("what warp {} has written is read without its fence.proxy.async", other));
+  }
+  if (const int other = cluster_.races().read(id_, offset, bytes); other != RaceCheck::kNoWarp) {
+    fail_race(Access::read, offset, other, lane);
+  }
+}
+
+void Warp::check_engine_writes(size_t offset, size_t bytes, int lane) const {
+  const int other = cluster_.races().write(id_, offset, bytes, RaceCheck::By::engine);
+  if (other != RaceCheck::kNoWarp) {
+    fail_race(Access::write, offset, other, lane);
+  }
 }
 
 void Warp::fail_race(Access access, uint64_t address, int other, int lane) const {
@@ -181,6 +247,42 @@ void Warp::await_copies(uint32_t lanes, uint64_t groups_left) {
       }
     }
     return arrives;
+  });
+}
+
+void Warp::commit_stores(uint32_t lanes) {
+  for (Store& store : stores_) {
+    store.committed = store.committed || (lanes >> store.lane & 1) != 0;
+  }
+}
+
+void Warp::await_stores(uint32_t lanes) {
+  std::erase_if(stores_, [&](const Store& store) {
+    const bool goes = store.committed && (lanes >> store.lane & 1) != 0;
+    if (goes) {
+      store.store();
+    }
+    return goes;
+  });
+}
+
+void Warp::begin_product_reads(size_t offset, size_t bytes) {
+  const auto same = [&](const ProductReads& r) {
+    return r.group == committed_products_ && r.offset == offset && r.bytes == bytes;
+  };
+  if (std::ranges::none_of(product_reads_,
+                           same)) {  // steps along the inner dimension read other columns of the same rows
+    product_reads_.push_back({committed_products_, offset, bytes});
+  }
+}
+
+void Warp::await_products(uint64_t groups_left) {
+  std::erase_if(product_reads_, [&](const ProductReads& reads) {
+    const bool done = reads.group + groups_left < committed_products_;
+    if (done) {
+      check_engine_reads(reads.offset, reads.bytes, 0);
+    }
+    return done;
   });
 }
 

@@ -59,6 +59,11 @@ void ballot(Warp& warp, const Instruction& i, uint32_t lanes) {
   give_to_all(warp, i.at[0], lanes, *warp.lanes<uint32_t>(i.at[1]) & lanes);
 }
 
+void elect(Warp& warp, const Instruction& i, uint32_t lanes) {
+  warp.require_members(members(warp, i.at[1], lanes), lanes);
+  set_predicate(warp, i.at[0], lanes, lanes & (~lanes + 1));
+}
+
 void largest(Warp& warp, const Instruction& i, uint32_t lanes) {
   warp.require_members(members(warp, i.at[2], lanes), lanes);
   uint32_t most = 0;
@@ -89,6 +94,27 @@ void load_matrices(Warp& warp, const Instruction& i, uint32_t lanes) {
       const uint32_t high = kTransposed ? matrix[first + 1][line] : matrix[line][first + 1];
       to[lane] = low | high << 16;
     }
+  }
+}
+
+// The other way: lane l has two neighbours of row l / 4, or with kTransposed of column l / 4.
+template <bool kTransposed>
+void store_matrices(Warp& warp, const Instruction& i, uint32_t lanes) {
+  warp.require_members(kAllLanes, lanes);
+  uint16_t rows[kLanes][8];
+  for (int m = 0; m < 4; ++m) {
+    const uint32_t* const from = warp.lanes<uint32_t>(i.at[static_cast<size_t>(m) + 1]);
+    uint16_t(*const matrix)[8] = rows + 8 * m;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int line = lane / 4, first = lane % 4 * 2;
+      (kTransposed ? matrix[first][line] : matrix[line][first]) = static_cast<uint16_t>(from[lane]);
+      (kTransposed ? matrix[first + 1][line] : matrix[line][first + 1]) = static_cast<uint16_t>(from[lane] >> 16);
+    }
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    std::memcpy(warp.shared(warp.base(i, 0, lane) + static_cast<uint64_t>(i.displacement[0]), sizeof rows[0], lane,
+                            Warp::Access::write),
+                rows[lane], sizeof rows[0]);
   }
 }
 
@@ -145,7 +171,7 @@ void read_timer(Warp& warp, const Instruction& i, uint32_t lanes) {
 void add_warp_operations(Operations& all) {
   all["bra"] = all["bra.uni"] = {nullptr, "", Step::branch};  // the decoder knows where to
   all["ret"] = {nullptr, "", Step::exit};
-  all["bar.sync"] = {nullptr, "n|n", Step::barrier};
+  all["bar.sync"] = {nullptr, "w|w", Step::barrier};
   all["bar.warp.sync"] = {[](Warp& warp, const Instruction& i, uint32_t lanes) {
                             warp.require_members(members(warp, i.at[0], lanes), lanes);
                           },
@@ -157,6 +183,9 @@ void add_warp_operations(Operations& all) {
   all["redux.sync.max.u32"] = {largest, "www"};
   all["ldmatrix.sync.aligned.m8n8.x4.shared.b16"] = {load_matrices<false>, "wwwwm"};
   all["ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"] = {load_matrices<true>, "wwwwm"};
+  all["stmatrix.sync.aligned.m8n8.x4.shared.b16"] = {store_matrices<false>, "mwwww"};
+  all["stmatrix.sync.aligned.m8n8.x4.trans.shared.b16"] = {store_matrices<true>, "mwwww"};
+  all["elect.sync"] = {elect, "pw"};
   all["mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"] = {multiply_matrices, "wwwwwwwwwwwwww"};
   all["mov.u64.globaltimer"] = {read_timer, "l"};
 }

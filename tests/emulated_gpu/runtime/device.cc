@@ -1,5 +1,5 @@
-// What the emulated GPU says of itself: an A100's compute capability with the shared memory of the smallest GPUs from
-// 8.0 on, and as many multiprocessors as EMULATED_GPU_PROCESSORS says.
+// What the emulated GPU says of itself: the compute capability of the program's PTX, with 8.0 the shared memory of the
+// smallest GPUs from there on, and as many multiprocessors as EMULATED_GPU_PROCESSORS says.
 #include <cuda_runtime.h>
 
 #include <cstdlib>
@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "emulated_gpu/runtime/device_memory.h"
+#include "emulated_gpu/runtime/kernels.h"
 
 extern "C" {
 
@@ -21,8 +22,8 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, "Emulated GPU");  // by which the tests know it
-  properties->major = 8;
-  properties->minor = 0;
+  properties->major = tandem::emulated::architecture() / 10;
+  properties->minor = tandem::emulated::architecture() % 10;
   properties->totalGlobalMem = tandem::emulated::DeviceMemory::instance().total();
   return cudaSuccess;
 }

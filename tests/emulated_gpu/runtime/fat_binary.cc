@@ -17,7 +17,6 @@ namespace {
 
 constexpr uint32_t kWrapperMagic = 0x466243b1, kMagic = 0xba55ed50;
 constexpr uint16_t kPtx = 1;
-constexpr uint32_t kArchitecture = 80;
 constexpr uint64_t kLz4 = 0x2000, kZstd = 0x8000;  // flags: how the text is compressed
 
 struct Wrapper {
@@ -68,7 +67,7 @@ std::string text_of(const Entry& entry, const std::byte* data) {
 
 }  // namespace
 
-std::string ptx_of(const void* registered) {
+Ptx ptx_of(const void* registered) {
   const auto wrapper = read<Wrapper>(static_cast<const std::byte*>(registered));
   const auto header = read<Header>(wrapper.data);
   require(wrapper.magic == kWrapperMagic && header.magic == kMagic,
@@ -76,12 +75,12 @@ std::string ptx_of(const void* registered) {
   const std::byte* at = wrapper.data + header.header_bytes;
   for (const std::byte* const end = at + header.bytes; at < end;) {
     const auto entry = read<Entry>(at);
-    if (entry.kind == kPtx && entry.architecture == kArchitecture) {
-      return text_of(entry, at + entry.header_bytes);
+    if (entry.kind == kPtx && (entry.architecture == 80 || entry.architecture == 90)) {
+      return {static_cast<int>(entry.architecture), text_of(entry, at + entry.header_bytes)};
     }
     at += entry.header_bytes + entry.bytes;
   }
-  fail("the program has no PTX of 8.0 for the emulated GPU; build it with CUDAARCHS=\"90a-real;80-virtual\"");
+  fail("the program has no PTX of 8.0 or 9.0 for the emulated GPU; build it with CUDAARCHS=\"90a-real;80-virtual\"");
 }
 
 }  // namespace tandem::emulated

@@ -1,4 +1,6 @@
 // Kernels: found by the names that nvcc's code registers, launched with a copy of their arguments.
+#include "emulated_gpu/runtime/kernels.h"
+
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -18,8 +20,10 @@ namespace tandem::emulated {
 
 namespace {
 
-constexpr size_t kUsualShared = 48 << 10;    // that a block gets, dynamic memory included
-constexpr size_t kLargestShared = 99 << 10;  // that it gets when it asks: of GPUs of 8.6, 8.9 and 12.0
+constexpr uint32_t kLargestCluster = 8;
+constexpr size_t kUsualShared = 48 << 10;  // that a block gets, dynamic memory included
+// That it gets when it asks: of GPUs of 8.6, 8.9 and 12.0, and of those of 9.0.
+size_t largest_shared() { return (architecture() == 80 ? size_t{99} : size_t{227}) << 10; }
 
 struct Module {
   const void* registered = nullptr;
@@ -49,6 +53,18 @@ class Kernels {
     kernels_[address].name = name;
   }
 
+  const void* first_module() const {
+    require(!modules_.empty(), "the program has no code for a GPU");
+    return modules_[0]->registered;
+  }
+
+  size_t decode_all() {
+    for (const auto& [address, kernel] : kernels_) {
+      find(address);
+    }
+    return kernels_.size();
+  }
+
   // Decoded when it is first asked for.
   Kernel& find(const void* address) {
     const std::lock_guard lock(mutex_);
@@ -57,7 +73,7 @@ class Kernels {
     Kernel& kernel = found->second;
     if (!kernel.program) {
       if (kernel.module->text == nullptr) {
-        kernel.module->text = std::make_shared<const ModuleText>(ptx_of(kernel.module->registered));
+        kernel.module->text = std::make_shared<const ModuleText>(ptx_of(kernel.module->registered).text);
       }
       kernel.program = decode(kernel.module->text, kernel.name);
     }
@@ -73,6 +89,14 @@ class Kernels {
 Size3 size_of(dim3 size) { return {size.x, size.y, size.z}; }
 
 }  // namespace
+
+int architecture() {
+  static const int first = ptx_of(Kernels::instance().first_module()).architecture;
+  return first;
+}
+
+size_t decode_all_kernels() { return Kernels::instance().decode_all(); }
+
 }  // namespace tandem::emulated
 
 using namespace tandem::emulated;
@@ -82,7 +106,7 @@ extern "C" {
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* address) {
   const Kernel& kernel = Kernels::instance().find(address);
   *attributes = {};
-  attributes->binaryVersion = attributes->ptxVersion = 80;
+  attributes->binaryVersion = attributes->ptxVersion = architecture();
   attributes->sharedSizeBytes = kDriversSharedMemory + kernel.program->static_shared;
   attributes->localSizeBytes = kernel.program->local_bytes;
   attributes->maxThreadsPerBlock = static_cast<int>(kernel.program->max_threads);
@@ -92,7 +116,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ad
 cudaError_t cudaFuncSetAttribute(const void* address, cudaFuncAttribute attribute, int value) {
   Kernel& kernel = Kernels::instance().find(address);
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-      kernel.program->static_shared + static_cast<size_t>(value) > kLargestShared) {
+      kernel.program->static_shared + static_cast<size_t>(value) > largest_shared()) {
     return cudaErrorInvalidValue;
   }
   kernel.largest_shared = std::max(kUsualShared, kernel.program->static_shared + static_cast<size_t>(value));
@@ -104,7 +128,20 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ad
   const Program& program = *kernel.program;
   const Size3 grid = size_of(config->gridDim), block = size_of(config->blockDim);
   if (grid.count() == 0 || block.count() == 0 || block.count() > program.max_threads || grid.y > 65535 ||
-      grid.z > 65535 || config->numAttrs > 0) {  // attributes are Hopper's
+      grid.z > 65535 || (architecture() == 80 && config->numAttrs > 0)) {  // attributes are Hopper's
+    return cudaErrorInvalidConfiguration;
+  }
+  uint32_t cluster = 1;
+  bool overlaps = false;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const cudaLaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id == cudaLaunchAttributeClusterDimension) {
+      cluster = attribute.val.clusterDim.x;
+    } else if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization) {
+      overlaps = attribute.val.programmaticStreamSerializationAllowed != 0;
+    }
+  }
+  if (cluster == 0 || cluster > kLargestCluster || grid.x % cluster != 0) {
     return cudaErrorInvalidConfiguration;
   }
   const size_t shared = config->dynamicSmemBytes;
@@ -115,21 +152,23 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ad
   for (size_t i = 0; i < program.parameters.size(); ++i) {
     std::memcpy(copied.data() + program.parameters[i].offset, arguments[i], program.parameters[i].bytes);
   }
-  give(config->stream, [&program, grid, block, shared, copied = std::move(copied)] {
-    run_grid({program, grid, block, copied}, shared);
+  give(config->stream, [&program, grid, block, shared, cluster, overlaps, copied = std::move(copied)] {
+    run_grid({program, grid, block, copied, cluster, overlaps}, shared);
   });
   return cudaSuccess;
 }
 
-cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cudaLaunchConfig_t*) {
-  *clusters = 0;
-  return cudaErrorNotSupported;
-}
-cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** entry, unsigned, unsigned long long,
-                                             cudaDriverEntryPointQueryResult* found) {
-  *entry = nullptr;
-  *found = cudaDriverEntryPointSymbolNotFound;
-  return cudaSuccess;
+// As if a multiprocessor had room for one block.
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cudaLaunchConfig_t* config) {
+  int processors = 0;
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0);
+  *clusters = processors;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) {
+      *clusters = processors / static_cast<int>(config->attrs[i].val.clusterDim.x);
+    }
+  }
+  return architecture() == 80 ? cudaErrorNotSupported : cudaSuccess;
 }
 
 // ---- what nvcc's own code calls
