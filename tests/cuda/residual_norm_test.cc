@@ -35,7 +35,7 @@ std::vector<Case> cases() {
       all.push_back({.rows = rows, .cols = cols, .rate = 0.3F, .bias = true, .accumulate = false});
     }
   }
-  for (const int64_t cols : {96, 512, 1536, 3000, 8192}) {
+  for (const int64_t cols : {96, 512, 1000, 1536, 3000, 8192}) {
     all.push_back({.rows = 33, .cols = cols});
     all.push_back({.rows = 33, .cols = cols, .branch = false});
     all.push_back({.rows = 33, .cols = cols, .keep_sum = false, .rate = 0.3F});

@@ -103,6 +103,19 @@ st.global.u32 [%rd4], %r10;
   expect_failure(
       {.body = "mapa.shared::cluster.u32 %r8, %r3, 2;\nmbarrier.arrive.shared::cluster.b64 _, [%r8];", .blocks = 2},
       "the cluster has no block 2");
+  // Nothing tells the second block that the first one has arrived at its barrier; whether it has ended by then is
+  // chance.
+  const std::string arrive =
+      "setp.eq.s32 %p3, %r6, 0;\nmapa.shared::cluster.u32 %r9, %r5, 1;\n"
+      "@%p3 mbarrier.arrive.shared::cluster.b64 _, [%r9];\n";
+  const std::string many = "mov.u32 %r6, %cluster_ctarank;\n@%p1 mbarrier.init.shared::cta.b64 [%r5], 64;\n";
+  for (int order = 0; order < 2; ++order) {
+    EXPECT_EQ((Trial{.body = kBegin + many + both + arrive + both, .blocks = 2}.failure()), "");
+    const std::string failure = Trial{.body = kBegin + many + both + arrive, .blocks = 2}.failure();
+    EXPECT_TRUE(failure.find("warp 0 of block 0 does in its memory") != std::string::npos ||
+                failure.find("block 1 of the cluster has ended") != std::string::npos)
+        << failure;
+  }
 }
 
 // a [64, 16] and b [128, 16] have numbers in one column alone, a row's index each: so the product is row * column.

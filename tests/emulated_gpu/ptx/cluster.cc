@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
+
 namespace tandem::emulated {
 
 namespace {
@@ -19,12 +21,33 @@ Cluster::Cluster(size_t blocks, size_t shared, size_t warps_of_block, bool copie
       copies_at_once_(copies_at_once),
       memory_(blocks * stride_),
       races_(memory_.size(), blocks * warps_of_block),
-      warps_left_(blocks) {}
+      warps_left_(blocks),
+      visits_(blocks * blocks * warps_of_block) {}
 
 void Cluster::start() {
   std::ranges::fill(memory_, std::byte{0xFF});
   std::ranges::fill(warps_left_, warps_of_block_);
+  std::ranges::fill(visits_, 0);
   barriers_.clear();
+}
+
+std::string Cluster::end_warp(size_t rank) {
+  if (--warps_left_[rank] > 0) {
+    return {};
+  }
+  const size_t warps = warps_left_.size() * warps_of_block_;
+  for (size_t visitor = 0; visitor < warps; ++visitor) {
+    const uint32_t stretch = visits_[rank * warps + visitor];
+    bool known = stretch == 0;
+    for (size_t own = rank * warps_of_block_; own < (rank + 1) * warps_of_block_; ++own) {
+      known = known || races_.knows(own, visitor, stretch);
+    }
+    if (!known) {
+      return fmt::format("block {} of the cluster may end before what warp {} of block {} does in its memory", rank,
+                         visitor % warps_of_block_, visitor / warps_of_block_);
+    }
+  }
+  return {};
 }
 
 Cluster::Barrier* Cluster::find(size_t barrier) {

@@ -30,7 +30,13 @@ class Cluster {
   std::byte* at(size_t offset) { return memory_.data() + offset; }
 
   void start();
-  void end_warp(size_t rank) { --warps_left_[rank]; }
+  // A warp of another block reaches into this one's memory now, or lets it be written.
+  void visit(size_t warp, size_t rank) {
+    visits_[rank * warps_left_.size() * warps_of_block_ + warp] = races_.stretch(warp);
+  }
+  // A warp of the block ends. With the last one the block's memory goes, so what others do there must be over: what is
+  // wrong is returned.
+  std::string end_warp(size_t rank);
   bool has_ended(size_t rank) const { return warps_left_[rank] == 0; }
   // How often something has happened that a warp may wait for.
   uint64_t events() const { return events_; }
@@ -69,6 +75,7 @@ class Cluster {
   std::vector<std::byte> memory_;
   RaceCheck races_;
   std::vector<size_t> warps_left_;  // by block
+  std::vector<uint32_t> visits_;    // [block, warp]: stretch of the last one, 0 if there was none
   std::map<size_t, Barrier> barriers_;
   uint64_t events_ = 0;
 };

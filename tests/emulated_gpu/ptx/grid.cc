@@ -43,7 +43,7 @@ class Blocks {  // of a cluster
           states_[warp] = warps_[warp].run();
           moved = moved || states_[warp] != Warp::State::polling;
           if (states_[warp] == Warp::State::ended) {
-            cluster_.end_warp(warps_[warp].rank());
+            warps_[warp].require_nothing_wrong(cluster_.end_warp(warps_[warp].rank()), 0);
           }
         }
       }

@@ -31,6 +31,9 @@ class RaceCheck {
   Clock release(size_t warp);
   void acquire(size_t warp, const Clock& clock);
   static void join(Clock& clock, const Clock& other);
+  uint32_t stretch(size_t warp) const { return known_[warp * warps_ + warp]; }
+  // Whether the warp has waited for what the other one did up to this stretch.
+  bool knows(size_t warp, size_t other, uint32_t stretch) const { return stretch <= known_[warp * warps_ + other]; }
 
   // fence.proxy.async
   void fence(size_t warp);
@@ -46,7 +49,6 @@ class RaceCheck {
     By by = By::engine;
   };
 
-  bool knows(size_t warp, size_t other, uint32_t stretch) const { return stretch <= known_[warp * warps_ + other]; }
   bool unordered(size_t warp, const Write& write) const {
     return write.warp != warp && !knows(warp, write.warp, write.stretch);
   }

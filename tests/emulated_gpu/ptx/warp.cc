@@ -164,7 +164,7 @@ void Warp::fail_access(const char* how, const char* space, uint64_t address, siz
   fail_at(lane, fmt::format("{} access to {} bytes of {} memory at {:#x}", how, bytes, space, address));
 }
 
-size_t Warp::place_in_cluster(uint64_t address, size_t bytes, size_t alignment, int lane) const {
+size_t Warp::place_in_cluster(uint64_t address, size_t bytes, size_t alignment, int lane) {
   const uint64_t block = address >> kRankShift, inside = address & ((uint64_t{1} << kRankShift) - 1);
   if (block > cluster_.blocks()) {
     fail_at(lane, fmt::format("the cluster has no block {}", block - 1));
@@ -172,6 +172,9 @@ size_t Warp::place_in_cluster(uint64_t address, size_t bytes, size_t alignment, 
   const size_t rank = block == 0 ? rank_ : block - 1;
   if (cluster_.has_ended(rank)) {
     fail_at(lane, fmt::format("block {} of the cluster has ended", rank));
+  }
+  if (rank != rank_) {
+    cluster_.visit(id_, rank);
   }
   if (inside % alignment != 0) {
     fail_access("misaligned", "shared", inside, bytes, lane);

@@ -81,7 +81,7 @@ class Warp {
   }
   // For the copy engine and group products: an address of this block, or of another one by `mapa`, as the cluster
   // counts. `bytes` from there, which need not be a power of two, begin at a multiple of `alignment`.
-  size_t place_in_cluster(uint64_t address, size_t bytes, size_t alignment, int lane) const;
+  size_t place_in_cluster(uint64_t address, size_t bytes, size_t alignment, int lane);
   void check_engine_reads(size_t offset, size_t bytes, int lane) const;
   void check_engine_writes(size_t offset, size_t bytes, int lane) const;
   Cluster& cluster() { return cluster_; }

@@ -1,5 +1,6 @@
-// What the emulated GPU says of itself: the compute capability of the program's PTX, with 8.0 the shared memory of the
-// smallest GPUs from there on, and as many multiprocessors as EMULATED_GPU_PROCESSORS says.
+// What the emulated GPU says of itself: the compute capability of the program's PTX. With 9.0 it has as many
+// multiprocessors as an H200, so that ops go the same ways; with 8.0 few, so that blocks take several turns, and the
+// shared memory of the smallest GPUs from there on. EMULATED_GPU_PROCESSORS says another number.
 #include <cuda_runtime.h>
 
 #include <cstdlib>
@@ -31,7 +32,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   tandem::require(attribute == cudaDevAttrMultiProcessorCount, "the emulated GPU is asked for attribute {}",
                   static_cast<int>(attribute));
   const char* const processors = std::getenv("EMULATED_GPU_PROCESSORS");
-  *value = processors == nullptr ? 20 : std::atoi(processors);  // few, so that blocks take several turns
+  *value = processors != nullptr ? std::atoi(processors) : tandem::emulated::architecture() == 90 ? 132 : 20;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* id, int, int) {
