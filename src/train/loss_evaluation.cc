@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/log.h"
 #include "data/batcher.h"
 #include "train/batch_layout.h"
 #include "train/device_batch.h"
@@ -18,20 +19,28 @@ constexpr int64_t kPairsAtATime = 512;
 
 int64_t most_tokens(const ModelConfig& model) { return std::max(kTokensAtATime, model.max_length); }
 
-BatchLayout layout_for(const ModelConfig& model) {
-  return {RoundCapacity{most_tokens(model), most_tokens(model), kPairsAtATime}, model.max_length, model};
+BatchLayout layout_for(const ModelConfig& model, int64_t tokens) {
+  return {RoundCapacity{tokens, tokens, kPairsAtATime}, model.max_length, model};
 }
 
-// Gives batches to the backend: on true counts, or, where it likes a fixed shape, as one piece of work that is given op
-// by op the first time, then recorded and run again.
+size_t planned_bytes_for(const Backend& backend, const ModelConfig& model, DType compute, int64_t tokens) {
+  return planned_bytes(
+      backend, model, compute, layout_for(model, tokens),
+      [](const Transformer& transformer, const ModelState& weights, const Batch& batch, LossTotals* totals,
+         Arena& arena) { transformer.evaluate(weights.weights(), batch, 0, totals, arena); });
+}
+
+// Gives batches of at most `tokens` a side to the backend: on true counts, or, where it likes a fixed shape, as one
+// piece of work that is given op by op the first time, then recorded and run again.
 class Evaluation {
  public:
-  Evaluation(Backend& backend, const Transformer& model, const Weights& weights, LossTotals* totals, Arena& arena)
+  Evaluation(Backend& backend, const Transformer& model, const Weights& weights, int64_t tokens, LossTotals* totals,
+             Arena& arena)
       : backend_(backend), model_(model), weights_(weights), totals_(totals), arena_(arena) {
     if (backend.fixed_shape()) {
-      layout_.emplace(layout_for(model.config()));
+      layout_.emplace(layout_for(model.config(), tokens));
       arena.reset();
-      arena.reserve(planned_evaluation_bytes(backend, model.config(), weights.compute.dtype));
+      arena.reserve(planned_bytes_for(backend, model.config(), weights.compute.dtype, tokens));
       feed_ = backend.make_feed(layout_->bytes());
       memory_ = backend.allocate(1).memory();
     }
@@ -73,24 +82,13 @@ class Evaluation {
   int64_t given_ = 0;
 };
 
-}  // namespace
-
-size_t planned_evaluation_bytes(const Backend& backend, const ModelConfig& model, DType compute) {
-  return planned_bytes(
-      backend, model, compute, layout_for(model),
-      [](const Transformer& transformer, const ModelState& weights, const Batch& batch, LossTotals* totals,
-         Arena& arena) { transformer.evaluate(weights.weights(), batch, 0, totals, arena); });
-}
-
-PairLoss evaluate_loss(Backend& backend, Transformer& model, const Weights& weights, const std::vector<Ids>& source,
-                       const std::vector<Ids>& target, Arena& arena) {
-  require(source.size() == target.size(), "{} source and {} target sentences", source.size(), target.size());
+PairLoss evaluate_parts(Backend& backend, const Transformer& model, const Weights& weights,
+                        const std::vector<Ids>& source, const std::vector<Ids>& target, int64_t most, Arena& arena) {
   PairLoss result;
   DeviceValue<LossTotals> totals(backend);
   totals.set({});
-  Evaluation evaluation(backend, model, weights, totals.pointer(), arena);
+  Evaluation evaluation(backend, model, weights, most, totals.pointer(), arena);
   const auto limit = static_cast<size_t>(model.config().max_length);
-  const int64_t most = most_tokens(model.config());
   std::vector<Ids> part_source, part_target;
   int64_t source_tokens = 0, target_tokens = 0;
   const auto flush = [&] {
@@ -120,6 +118,29 @@ PairLoss evaluate_loss(Backend& backend, Transformer& model, const Weights& weig
   flush();
   result.totals = totals.get();
   return result;
+}
+
+}  // namespace
+
+size_t planned_evaluation_bytes(const Backend& backend, const ModelConfig& model, DType compute) {
+  return planned_bytes_for(backend, model, compute, most_tokens(model));
+}
+
+PairLoss evaluate_loss(Backend& backend, Transformer& model, const Weights& weights, const std::vector<Ids>& source,
+                       const std::vector<Ids>& target, Arena& arena) {
+  require(source.size() == target.size(), "{} source and {} target sentences", source.size(), target.size());
+  for (int64_t tokens = most_tokens(model.config());;) {
+    try {
+      return evaluate_parts(backend, model, weights, source, target, tokens, arena);
+    } catch (const OutOfMemory& error) {
+      arena.clear();
+      if (tokens == model.config().max_length) {
+        throw;
+      }
+      tokens = std::max(tokens / 2, model.config().max_length);
+      log::warning("{}; the loss is computed over {} tokens at a time", error.what(), tokens);
+    }
+  }
 }
 
 }  // namespace tandem

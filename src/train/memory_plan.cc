@@ -14,9 +14,10 @@ namespace tandem {
 namespace {
 
 // Left for decoding in validations and for the driver: a share of the free memory, and on small GPUs more, up to a
-// quarter of it; in any case what a validation's loss takes.
+// quarter of it; in any case what a validation's loss takes, and what the driver takes for kernels and graphs later.
 constexpr double kReserve = 0.08, kSmallestReserve = 1e9, kMostReserve = 0.25;
-constexpr double kBatches = 16e6;  // bytes of batches on their way
+constexpr double kBatches = 16e6;                      // bytes of batches on their way
+constexpr double kDriver = 256e6, kMostDriver = 0.05;  // bytes, and at most this share of the free memory
 constexpr int64_t kMostRounds = 4096;
 constexpr int64_t kPartTokens = 256;  // of both sides together
 constexpr int64_t kRoundSlack = 64;   // tokens: a round ends where the next sentence would not fit
@@ -26,8 +27,8 @@ double gigabytes(size_t bytes) { return static_cast<double>(bytes) / 1e9; }
 size_t usable_bytes(const Backend& backend, const ModelConfig& model, DType compute) {
   const auto free = static_cast<double>(backend.memory_sizes().free);
   const auto validation = static_cast<double>(planned_evaluation_bytes(backend, model, compute));
-  const double reserve =
-      std::max({kReserve * free, std::min(kSmallestReserve, kMostReserve * free), validation + kBatches});
+  const double reserve = std::max({kReserve * free, std::min(kSmallestReserve, kMostReserve * free),
+                                   validation + kBatches + std::min(kDriver, kMostDriver * free)});
   return static_cast<size_t>(std::max(0.0, free - reserve));
 }
 

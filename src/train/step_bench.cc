@@ -1,6 +1,7 @@
 #include "train/step_bench.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
 #include "core/error.h"
@@ -139,10 +140,10 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
   ModelState weights(*backend, model.parameters(), compute, false, TeamUpdate::unit(1));
   initialize(HostCopy(*backend, weights.masters(), HostCopy::write).view(), model.parameters(), config.seed);
   weights.refresh_copy();
-  Adam adam(*backend, model.parameters().flat_size(), {config.optimizer.adam});
+  std::optional<Adam> adam(std::in_place, *backend, model.parameters().flat_size(),
+                           UpdateSettings{config.optimizer.adam});
   const MemoryPlan plan = plan_memory(*backend, compute, corpus, config, options.ranks);
   Batcher batcher(corpus, plan.batch, 0, options.ranks);
-  backend->set_tuning(options.tune);
   std::vector<TrainStep> steps;
   for (int64_t i = 0; i < options.warm_up + options.steps; ++i) {
     steps.push_back(batcher.next());
@@ -152,10 +153,12 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
   {
     const auto alone = make_single_communicator();
     auto sums = make_team_update(*backend, model, weights, *alone, config.dist);
-    Stepper stepper(*backend, model, weights, adam, config.label_smoothing, plan.layouts, sums ? &*sums : nullptr);
+    Stepper stepper(*backend, model, weights, *adam, config.label_smoothing, plan.layouts, sums ? &*sums : nullptr);
     stepper.reserve(plan.arena_bytes);
     if (options.tune) {
+      backend->set_tuning(true);
       tune(stepper, steps, config.seed);
+      backend->set_tuning(false);
     }
     if (plan.layouts.size() > 1) {  // so that every size is recorded before its time counts
       time_steps(*backend, stepper, steps, warm_up, config.seed);
@@ -169,7 +172,7 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
   bench.device = backend->description();
   bench.parameters = model.parameters().count();
   bench.algorithms = backend->algorithms();
-  backend->set_tuning(false);
+  adam.reset();  // the profile's needs as much
   if (options.profile) {
     bench.profile = profile_step(*backend, weights, config, plan, steps.back(),
                                  state_of(steps.back(), steps.size() - 1, config.seed));

@@ -160,6 +160,25 @@ TEST_F(FakeGpu, ValidationsFindTheirMemory) {
   EXPECT_GE(refused, 1);
 }
 
+// A driver takes memory for kernels when they are first used, which for some is in the first validation: then it works
+// through fewer tokens or sentences at a time.
+TEST_F(FakeGpu, ValidationsGoOnWithLessMemoryThanPlanned) {
+  int with_less = 0;
+  for (const std::string kernel : {"1000000", "1400000", "1800000"}) {
+    for (const std::string memory : {"280000000", "320000000", "360000000", "400000000"}) {
+      const Result result = run(on_gpu(directory_, "run-" + kernel + "-" + memory, {"batch.tokens=60000"}), "",
+                                {"FAKE_GPU_MEMORY=" + memory, "FAKE_GPU_KERNEL=" + kernel});
+      EXPECT_EQ(result.exit_code, 0) << kernel << " " << memory << ": " << result.err;
+      EXPECT_NE(result.err.find("validation at step 12"), std::string::npos) << result.err;
+      with_less += result.err.find("tokens at a time") != std::string::npos ||
+                           result.err.find("sentences are decoded together") != std::string::npos
+                       ? 1
+                       : 0;
+    }
+  }
+  EXPECT_GE(with_less, 1);
+}
+
 // What cannot be had is refused before anything is computed, and before --start-over removes anything.
 TEST_F(FakeGpu, AModelThatTheGpuCannotTakeIsRefusedFirst) {
   ASSERT_EQ(run(on_gpu(directory_, "run")).exit_code, 0);

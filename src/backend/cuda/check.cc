@@ -1,5 +1,7 @@
 #include "backend/cuda/check.h"
 
+#include "backend/backend.h"
+
 namespace tandem {
 
 namespace {
@@ -30,10 +32,21 @@ bool is_final(cudaError_t status) {
 }  // namespace
 
 void fail_cuda(cudaError_t status, const char* what) {
+  if (status == cudaErrorMemoryAllocation) {  // the driver takes memory too, for kernels when they are first used
+    cudaGetLastError();                       // the next call is not to be told of it again
+    throw OutOfMemory(fmt::format("out of GPU memory at {}; a smaller batch needs less", what));
+  }
   fail("the GPU {} at {}: {} ({}){}", is_final(status) ? "was lost" : "failed", what, cudaGetErrorString(status),
        cudaGetErrorName(status),
        is_final(status) ? "; the machine's log may say why (dmesg, a line with Xid), and checkpoints are as they were"
                         : "");
+}
+
+void fail_cublas(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) {
+    throw OutOfMemory(fmt::format("out of GPU memory in cuBLASLt at {}; a smaller batch needs less", what));
+  }
+  fail("cuBLASLt failed at {}: {}", what, cublasLtGetStatusString(status));
 }
 
 }  // namespace tandem

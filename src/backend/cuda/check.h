@@ -1,4 +1,5 @@
-// Every call of the CUDA libraries and every launch is checked; a failure becomes one sentence.
+// Every call of the CUDA libraries and every launch is checked; a failure becomes one sentence, OutOfMemory where that
+// is the reason.
 #pragma once
 
 #include <cublasLt.h>
@@ -9,6 +10,7 @@
 namespace tandem {
 
 [[noreturn]] void fail_cuda(cudaError_t status, const char* what);
+[[noreturn]] void fail_cublas(cublasStatus_t status, const char* what);
 
 inline void check(cudaError_t status, const char* what) {
   if (status != cudaSuccess) {
@@ -17,7 +19,9 @@ inline void check(cudaError_t status, const char* what) {
 }
 
 inline void check(cublasStatus_t status, const char* what) {
-  require(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt failed at {}: {}", what, cublasLtGetStatusString(status));
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    fail_cublas(status, what);
+  }
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 //   FAKE_GPU_CAPABILITY  10 * major + minor of each GPU, "75,90"; the last one is that of all others, default 90; other
 //                        than 90 compile from PTX of 8.0
 //   FAKE_GPU_MEMORY      bytes of each GPU, likewise, default 512 MiB
+//   FAKE_GPU_KERNEL      bytes of that memory that a kernel takes when it is launched first, default 0
 //   FAKE_GPU_BROKEN      error of every call that asks for GPUs
 //   FAKE_GPU_NO_CODE     if set, the program has no code for this GPU
 //   FAKE_GPU_FAILS       this call and all later ones fail, counted from 1; those that free or ask for errors are not
@@ -295,7 +296,16 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
   return std::getenv("FAKE_GPU_NO_CODE") != nullptr ? cudaErrorNoKernelImageForDevice : call("cudaFuncGetAttributes");
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return call("cudaFuncSetAttribute"); }
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**) { return call("cudaLaunchKernelExC"); }
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void* kernel, void**) {
+  static std::map<const void*, void*> loaded;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const auto bytes = static_cast<size_t>(setting("FAKE_GPU_KERNEL", 0));
+  if (void*& place = loaded[kernel]; place == nullptr && bytes > 0 && (place = memory().take(bytes)) == nullptr) {
+    return cudaErrorMemoryAllocation;
+  }
+  return call("cudaLaunchKernelExC");
+}
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cudaLaunchConfig_t*) {
   *clusters = 66;
   return call("cudaOccupancyMaxActiveClusters");
