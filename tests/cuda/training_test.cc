@@ -130,6 +130,7 @@ TEST_F(CudaTraining, CheckedStepsChangeNothing) {
       {"tiny", 12, 0.5, {}},
       {"rounds", 3, 1, {"batch.micro_batch=700"}},
       {"sentences", 3, 1, {"batch.sentences=64"}},
+      {"few", 4, 1, {"batch.sentences=3", "model.activation=swish"}},  // short sums of rounded numbers
       {"post", 3, 1, {"model.norm=post", "model.activation=gelu", "model.attention_bias=true"}},
       // As wide, and with as many rows, as the kernels that join a product and a norm want.
       {"wide", 2, 1, {"model.width=512", "model.heads=8", "model.encoder_layers=1", "batch.tokens=8400"}},
