@@ -7,7 +7,8 @@
 
 #include "commands.h"
 #include "core/error.h"
-#include "observe/progress.h"
+#include "core/grouped.h"
+#include "core/human.h"
 #include "train/inspection.h"
 
 namespace tandem::cli {

@@ -6,7 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "observe/progress.h"
+#include "core/grouped.h"
+#include "core/human.h"
 #include "observe/verdicts/units.h"
 
 namespace tandem {

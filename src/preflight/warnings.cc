@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "observe/progress.h"
+#include "core/human.h"
 #include "observe/verdicts/units.h"
 
 namespace tandem {

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/grouped.h"
+#include "core/human.h"
 #include "data/capacity.h"
 #include "train/loss_evaluation.h"
 #include "train/stepper.h"
@@ -22,7 +23,7 @@ constexpr int64_t kMostRounds = 4096;
 constexpr int64_t kPartTokens = 256;  // of both sides together
 constexpr int64_t kRoundSlack = 64;   // tokens: a round ends where the next sentence would not fit
 
-double gigabytes(size_t bytes) { return static_cast<double>(bytes) / 1e9; }
+std::string readable(size_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
 size_t usable_bytes(const Backend& backend, const ModelConfig& model, DType compute) {
   const auto free = static_cast<double>(backend.memory_sizes().free);
@@ -37,13 +38,12 @@ int64_t rows_of(const MemoryPlan& plan) { return std::max(plan.batch.round.sourc
 // rounds: of a step; 0 = not known.
 std::string describe(const MemoryPlan& plan, const Backend& backend, int64_t rounds) {
   const RoundCapacity& round = plan.batch.round;
-  return fmt::format(
-      "a step is {} of at most {} + {} tokens in {} sentences; a round takes {:.2f} GB of {:.2f} GB free",
-      rounds > 1    ? fmt::format("{} rounds", rounds)
-      : rounds == 1 ? "one round"
-                    : "rounds",
-      grouped(round.source), grouped(round.target), grouped(round.pairs), gigabytes(plan.arena_bytes),
-      gigabytes(backend.memory_sizes().free));
+  return fmt::format("a step is {} of at most {} + {} tokens in {} sentences; a round takes {} of {} free",
+                     rounds > 1    ? fmt::format("{} rounds", rounds)
+                     : rounds == 1 ? "one round"
+                                   : "rounds",
+                     grouped(round.source), grouped(round.target), grouped(round.pairs), readable(plan.arena_bytes),
+                     readable(backend.memory_sizes().free));
 }
 
 // At most `tokens` a side in one round; 0 = all that a rank has of a step.
@@ -76,9 +76,9 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
   MemoryPlan plan = plan_for(backend, compute, corpus, config, config.micro_batch, ranks);
   if (config.micro_batch > 0) {
     require(plan.arena_bytes <= usable,
-            "batch.micro_batch = {} does not fit: a round takes {:.2f} GB and {:.2f} GB can be used; lower it, or let "
+            "batch.micro_batch = {} does not fit: a round takes {} and {} can be used; lower it, or let "
             "batch.micro_batch = \"fit\" choose",
-            config.micro_batch, gigabytes(plan.arena_bytes), gigabytes(usable));
+            config.micro_batch, readable(plan.arena_bytes), readable(usable));
     require(rows_of(plan) <= most_rows,
             "batch.micro_batch = {} is too large: a round would have {} rows, and at width {} at most {} are possible",
             config.micro_batch, rows_of(plan), config.model.width, most_rows);
@@ -114,9 +114,9 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
     }
   }
   require(fewest > 0,
-          "not even a round of one sentence fits: it takes {:.2f} GB and {:.2f} GB can be used; lower "
+          "not even a round of one sentence fits: it takes {} and {} can be used; lower "
           "model.max_length or choose a smaller model",
-          gigabytes(plan.arena_bytes), gigabytes(usable));
+          readable(plan.arena_bytes), readable(usable));
   return chosen;
 }
 

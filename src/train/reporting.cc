@@ -1,5 +1,7 @@
 #include "train/reporting.h"
 
+#include "core/grouped.h"
+#include "core/human.h"
 #include "core/log.h"
 #include "observe/memory.h"
 

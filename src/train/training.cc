@@ -1,6 +1,8 @@
 #include "train/training.h"
 
 #include "backend/checked/checked_backend.h"
+#include "core/grouped.h"
+#include "core/human.h"
 #include "core/log.h"
 #include "core/philox.h"
 #include "train/gradient_communicator.h"
@@ -33,9 +35,9 @@ ModelState make_state(Backend& backend, const Transformer& model, const TrainCon
   const double bytes = elements * (sizeof(float) * (average ? 3 : 2) + (compute == DType::bf16 ? 2 : 0)) + moments;
   const auto free = static_cast<double>(backend.memory_sizes().free);
   require(!backend.fixed_shape() || bytes < free,
-          "the model does not fit: its {} parameters take {:.2f} GB with gradients and the optimizer's moments, and "
-          "{:.2f} GB are free; choose a smaller model (nvidia-smi shows who else has memory)",
-          grouped(model.parameters().count()), bytes / 1e9, free / 1e9);
+          "the model does not fit: its {} parameters take {} with gradients and the optimizer's moments, and "
+          "{} are free; choose a smaller model (nvidia-smi shows who else has memory)",
+          grouped(model.parameters().count()), human_bytes(bytes), human_bytes(free));
   return {backend, model.parameters(), compute, average, TeamUpdate::unit(ranks)};
 }
 

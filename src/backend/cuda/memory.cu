@@ -2,6 +2,7 @@
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device.cuh"
+#include "core/human.h"
 
 namespace tandem {
 
@@ -42,10 +43,9 @@ Buffer CudaBackend::allocate(size_t bytes) {
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // the error is told here, not at the next launch
     const MemorySizes sizes = memory_sizes();
-    throw OutOfMemory(
-        fmt::format("out of GPU memory: {:.2f} GB wanted, {:.2f} of {:.2f} GB free; nvidia-smi shows who else has some",
-                    static_cast<double>(bytes) / 1e9, static_cast<double>(sizes.free) / 1e9,
-                    static_cast<double>(sizes.total) / 1e9));
+    throw OutOfMemory(fmt::format("out of GPU memory: {} wanted, {} of {} free; nvidia-smi shows who else has some",
+                                  human_bytes(static_cast<double>(bytes)), human_bytes(static_cast<double>(sizes.free)),
+                                  human_bytes(static_cast<double>(sizes.total))));
   }
   check(status, "allocating memory");
   return Buffer(memory, bytes, Memory::device, [](void* p) { cudaFree(p); });

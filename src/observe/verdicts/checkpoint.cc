@@ -4,7 +4,8 @@
 
 #include <cmath>
 
-#include "observe/progress.h"
+#include "core/grouped.h"
+#include "core/human.h"
 #include "observe/verdicts/disk.h"
 #include "observe/verdicts/units.h"
 

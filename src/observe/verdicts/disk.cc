@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "observe/progress.h"
+#include "core/human.h"
 #include "observe/verdicts/how_long.h"
 #include "observe/verdicts/rank_clock.h"
 #include "observe/verdicts/statistics.h"

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "observe/progress.h"
+#include "core/grouped.h"
+#include "core/human.h"
 #include "observe/verdicts/rank_clock.h"
 #include "observe/verdicts/traffic.h"
 #include "observe/verdicts/units.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "observe/progress.h"
+#include "core/human.h"
 #include "observe/verdicts/network.h"
 #include "observe/verdicts/rank_clock.h"
 #include "observe/verdicts/statistics.h"

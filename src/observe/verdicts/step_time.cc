@@ -6,7 +6,8 @@
 #include <cmath>
 #include <span>
 
-#include "observe/progress.h"
+#include "core/grouped.h"
+#include "core/human.h"
 #include "observe/verdicts/rank_clock.h"
 #include "observe/verdicts/statistics.h"
 

@@ -6,7 +6,8 @@
 #include <cmath>
 #include <optional>
 
-#include "observe/progress.h"
+#include "core/grouped.h"
+#include "core/human.h"
 #include "observe/verdicts/how_long.h"
 #include "observe/verdicts/nonfinite.h"
 #include "observe/verdicts/past_best.h"

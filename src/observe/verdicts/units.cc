@@ -5,7 +5,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "observe/progress.h"
+#include "core/human.h"
 
 namespace tandem {
 
