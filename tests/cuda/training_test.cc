@@ -1,10 +1,13 @@
 // Whole runs on the GPU: the same bits each time and after a stop, and the CPU's loss curve.
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/log.h"
+#include "core/philox.h"
 #include "cuda/device.h"
 #include "data/demo_corpus.h"
 #include "data/prepare.h"
@@ -149,6 +152,52 @@ TEST_F(CudaTraining, CheckedStepsChangeNothing) {
     EXPECT_NE(read_text(directory_ / (name + "-checked/train.log")).find("computed on the CPU as well"),
               std::string::npos)
         << name;
+  }
+}
+
+// Settings of a small model, any of those that a user can choose.
+std::vector<std::string> random_model(PhiloxStream& random) {
+  const auto pick = [&](std::initializer_list<const char*> values) {
+    return std::string(values.begin()[random.below(values.size())]);
+  };
+  const int64_t columns = std::stol(pick({"8", "16", "24", "32", "40", "56", "64", "72", "96", "128"}));
+  const int64_t heads =
+      1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(std::min<int64_t>(8, 512 / columns))));
+  return {fmt::format("model.width={}", heads * columns),
+          fmt::format("model.heads={}", heads),
+          "model.feed_forward=" + pick({"8", "64", "72", "128", "192", "320", "504", "512"}),
+          "model.encoder_layers=" + pick({"1", "2"}),
+          "model.decoder_layers=" + pick({"1", "2"}),
+          "model.norm=" + pick({"pre", "post"}),
+          "model.activation=" + pick({"relu", "relu", "gelu", "swish"}),
+          "model.tie=" + pick({"all", "output", "none"}),
+          "model.attention_bias=" + pick({"true", "false"}),
+          "model.dropout=" + pick({"0", "0.1", "0.5"}),
+          "model.attention_dropout=" + pick({"0", "0.1", "0.25"}),
+          "model.activation_dropout=" + pick({"0", "0.1", "0.5"}),
+          "label_smoothing=" + pick({"0", "0.1", "0.3"}),
+          "optimizer.ema_decay=" + pick({"0", "0.9"}),
+          "optimizer.max_gradient_norm=" + pick({"0", "0.5"}),
+          "optimizer.weight_decay=" + pick({"0", "0.01"}),
+          pick({"batch.sentences=1", "batch.sentences=17", "batch.micro_batch=80", "batch.micro_batch=\"fit\""}),
+          "batch.tokens=320"};
+}
+
+// Whatever the model: op by op as the CPU, and the same bits recorded, replayed and resumed.
+TEST_F(CudaTraining, RandomModelsComputeAsTheCpu) {
+  PhiloxStream random(7, 0);
+  const int models = emulated() ? 8 : 40;
+  for (int i = 0; i < models; ++i) {
+    const std::vector<std::string> model = random_model(random);
+    SCOPED_TRACE(fmt::format("{}", fmt::join(model, " ")));
+    std::vector<std::string> options = model;
+    options.insert(options.end(), {"device=cuda", "validation.decode=false"});
+    const std::string checked = fmt::format("checked-{}", i), parts = fmt::format("parts-{}", i);
+    ASSERT_NO_THROW(train(checked, 3, options, 1));
+    ASSERT_NO_THROW(train(parts, 2, options));
+    ASSERT_NO_THROW(train(parts, 3, options));
+    EXPECT_FALSE(weights(checked).empty());
+    EXPECT_EQ(weights(checked), weights(parts));
   }
 }
 
