@@ -24,6 +24,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -88,6 +89,13 @@ class Memory {
     sizes_[place] = bytes;
     used_ += bytes;
     return place;
+  }
+  // For the driver itself, for good.
+  bool keep(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const bool fits = bytes <= free();
+    used_ += fits ? bytes : 0;
+    return fits;
   }
   void give(void* place) {
     const std::lock_guard lock(mutex_);
@@ -297,13 +305,13 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return call("cudaFuncSetAttribute"); }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void* kernel, void**) {
-  static std::map<const void*, void*> loaded;
+  static std::set<const void*> loaded;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  const auto bytes = static_cast<size_t>(setting("FAKE_GPU_KERNEL", 0));
-  if (void*& place = loaded[kernel]; place == nullptr && bytes > 0 && (place = memory().take(bytes)) == nullptr) {
+  if (!loaded.contains(kernel) && !memory().keep(static_cast<size_t>(setting("FAKE_GPU_KERNEL", 0)))) {
     return cudaErrorMemoryAllocation;
   }
+  loaded.insert(kernel);
   return call("cudaLaunchKernelExC");
 }
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cudaLaunchConfig_t*) {
