@@ -195,20 +195,20 @@ void Agent::start(const Message& message) {
 }
 
 // Whether something came.
-bool Agent::relay_stream(Pipe& pipe, LineReader& reader, const char* kind, int rank) {
+bool Agent::relay_stream(Pipe& pipe, PipeLines& reader, const char* kind, int rank) {
   if (!pipe.open()) {
     return false;
   }
   std::vector<std::string> lines;
-  const LineReader::State state = reader.read(pipe, lines);
-  if (state == LineReader::State::ended) {
+  const PipeLines::State state = reader.read(pipe, lines);
+  if (state == PipeLines::State::ended) {
     lines = reader.rest();
     pipe = Pipe();
   }
   for (const std::string& line : lines) {
     say({kind, std::to_string(rank), line});
   }
-  return state == LineReader::State::some;
+  return state == PipeLines::State::some;
 }
 
 void Agent::relay(Worker& worker) {

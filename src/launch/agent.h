@@ -36,7 +36,7 @@ class Agent {
   struct Worker {
     int rank = 0;
     Child child;
-    LineReader out, err;
+    PipeLines out, err;
     std::optional<int> wait_status;
     bool ordered = false;  // we ended it
   };
@@ -49,7 +49,7 @@ class Agent {
   void listen(bool local);
   void start(const Message& message);
   void relay(Worker& worker);
-  bool relay_stream(Pipe& pipe, LineReader& reader, const char* kind, int rank);
+  bool relay_stream(Pipe& pipe, PipeLines& reader, const char* kind, int rank);
   void reap();
   void signal_all(int number);
   void look_at_clock();

@@ -122,11 +122,11 @@ std::vector<Message> AgentLink::receive() {
 void AgentLink::read_errors() {
   std::vector<std::string> lines;
   while (child_.err.open()) {
-    const LineReader::State state = errors_.read(child_.err, lines);
-    if (state == LineReader::State::nothing_now) {
+    const PipeLines::State state = errors_.read(child_.err, lines);
+    if (state == PipeLines::State::nothing_now) {
       break;
     }
-    if (state == LineReader::State::ended) {
+    if (state == PipeLines::State::ended) {
       const auto rest = errors_.rest();
       lines.insert(lines.end(), rest.begin(), rest.end());
       child_.err = Pipe();

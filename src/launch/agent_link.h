@@ -43,7 +43,7 @@ class AgentLink {
   const Host host_;
   Child child_;
   MessageReader messages_;
-  LineReader errors_;
+  PipeLines errors_;
   std::string last_error_;
   std::string before_greeting_;
   bool greeted_ = false;

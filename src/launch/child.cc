@@ -158,7 +158,7 @@ std::string describe_end(int wait_status) {
              : fmt::format("exited with code {}", WEXITSTATUS(wait_status));
 }
 
-LineReader::State LineReader::read(const Pipe& pipe, std::vector<std::string>& lines) {
+PipeLines::State PipeLines::read(const Pipe& pipe, std::vector<std::string>& lines) {
   std::array<char, 65536> bytes{};
   const ssize_t count = ::read(pipe.get(), bytes.data(), bytes.size());
   if (count > 0) {
@@ -169,7 +169,7 @@ LineReader::State LineReader::read(const Pipe& pipe, std::vector<std::string>& l
   return count < 0 && (errno == EAGAIN || errno == EINTR) ? State::nothing_now : State::ended;
 }
 
-void LineReader::cut(std::vector<std::string>& lines) {
+void PipeLines::cut(std::vector<std::string>& lines) {
   size_t begin = 0;
   for (size_t end = bytes_.find('\n'); end != std::string::npos; end = bytes_.find('\n', begin)) {
     lines.push_back(bytes_.substr(begin, end - begin));
@@ -182,7 +182,7 @@ void LineReader::cut(std::vector<std::string>& lines) {
   }
 }
 
-std::vector<std::string> LineReader::rest() {
+std::vector<std::string> PipeLines::rest() {
   std::vector<std::string> lines;
   if (!bytes_.empty()) {
     lines.push_back(std::move(bytes_));

@@ -33,7 +33,7 @@ Child start_child(const ChildOptions& options);
 std::string describe_end(int wait_status);
 
 // Lines out of a stream; one of more than 64 KB is cut into several.
-class LineReader {
+class PipeLines {
  public:
   enum class State { some, nothing_now, ended };
   // Reads a piece of what is there.
