@@ -16,14 +16,14 @@ constexpr int64_t kBlockColumns = 16;  // a multiple of two vectors of either ty
 constexpr int64_t padded(int64_t n) { return (n + kBlockColumns - 1) / kBlockColumns * kBlockColumns; }
 
 template <class A>
-struct Factor {
+struct Strided {
   const A* data;
   int64_t row;  // elements from one row to the next
   int64_t col;  // elements from one column to the next
 };
 
 template <int kRows, class A>
-inline void multiply_tile(A* c, int64_t c_stride, Factor<A> a, const A* b, int64_t b_stride, int64_t k) {
+inline void multiply_tile(A* c, int64_t c_stride, Strided<A> a, const A* b, int64_t b_stride, int64_t k) {
   Vec<A> sums[kRows][2] = {};
   for (int64_t l = 0; l < k; ++l) {
     const Vec<A> left = load(b + l * b_stride);
@@ -45,7 +45,7 @@ inline void multiply_tile(A* c, int64_t c_stride, Factor<A> a, const A* b, int64
 
 // At most kBlockRows rows of c, n columns rounded up to whole tiles.
 template <class A>
-void multiply_block(A* c, int64_t c_stride, Factor<A> a, const A* b, int64_t b_stride, int64_t rows, int64_t n,
+void multiply_block(A* c, int64_t c_stride, Strided<A> a, const A* b, int64_t b_stride, int64_t rows, int64_t n,
                     int64_t k) {
   for (int64_t j = 0; j < n; j += 2 * kLanes<A>) {
     switch (rows) {
