@@ -9,8 +9,8 @@
 
 #include "core/error.h"
 #include "core/host_name.h"
-#include "observe/message.h"
 #include "observe/metrics.h"
+#include "observe/protobuf_message.h"
 
 namespace tandem {
 
@@ -42,8 +42,8 @@ std::filesystem::path new_path(const std::filesystem::path& directory) {
 
 // Event: wall_time 1, step 2, then one of file_version 3, summary 5, session_log 7. A step of 0 is left out, as
 // protobuf does with defaults.
-Message event_at(double time, int64_t step) {
-  Message event;
+ProtobufMessage event_at(double time, int64_t step) {
+  ProtobufMessage event;
   event.number(1, time);
   if (step != 0) {
     event.integer(2, step);
@@ -52,19 +52,19 @@ Message event_at(double time, int64_t step) {
 }
 
 // SummaryMetadata: plugin_data 1 {plugin_name 1, content 2}
-Message metadata(std::string_view plugin, std::string_view content = {}) {
-  Message data;
+ProtobufMessage metadata(std::string_view plugin, std::string_view content = {}) {
+  ProtobufMessage data;
   data.text(1, plugin);
   if (!content.empty()) {
     data.text(2, content);
   }
-  return Message().message(1, data);
+  return ProtobufMessage().message(1, data);
 }
 
 // Summary: repeated value 1 {tag 1, simple_value 2, tensor 8, metadata 9}
-std::string hparams_event(double time, std::string_view tag, const Message& data) {
-  const Message value = Message().text(1, tag).message(9, metadata("hparams", data.bytes()));
-  return event_at(time, 0).message(5, Message().message(1, value)).bytes();
+std::string hparams_event(double time, std::string_view tag, const ProtobufMessage& data) {
+  const ProtobufMessage value = ProtobufMessage().text(1, tag).message(9, metadata("hparams", data.bytes()));
+  return event_at(time, 0).message(5, ProtobufMessage().message(1, value)).bytes();
 }
 
 void put_little_endian(std::string& to, uint64_t value, int bytes) {
@@ -98,19 +98,19 @@ std::string frame(std::string_view event) {
 std::string version_event(double time) { return event_at(time, 0).text(3, "brain.Event:2").bytes(); }
 
 std::string scalar_event(double time, int64_t step, const Scalars& scalars) {
-  Message summary;
+  ProtobufMessage summary;
   for (const auto& [tag, number] : scalars) {
-    summary.message(1, Message().text(1, tag).number(2, static_cast<float>(number)));
+    summary.message(1, ProtobufMessage().text(1, tag).number(2, static_cast<float>(number)));
   }
   return event_at(time, step).message(5, summary).bytes();
 }
 
 // TensorProto: dtype 1 (7 = string), tensor_shape 2 {repeated dim 2 {size 1}}, repeated string_val 8
 std::string text_event(double time, int64_t step, const std::string& tag, const std::string& markdown) {
-  const Message shape = Message().message(2, Message().integer(1, 1));
-  const Message tensor = Message().integer(1, 7).message(2, shape).text(8, markdown);
-  const Message value = Message().text(1, tag).message(8, tensor).message(9, metadata("text"));
-  return event_at(time, step).message(5, Message().message(1, value)).bytes();
+  const ProtobufMessage shape = ProtobufMessage().message(2, ProtobufMessage().integer(1, 1));
+  const ProtobufMessage tensor = ProtobufMessage().integer(1, 7).message(2, shape).text(8, markdown);
+  const ProtobufMessage value = ProtobufMessage().text(1, tag).message(8, tensor).message(9, metadata("text"));
+  return event_at(time, step).message(5, ProtobufMessage().message(1, value)).bytes();
 }
 
 EventWriter::EventWriter(const std::filesystem::path& directory, int64_t first_step)
@@ -133,9 +133,9 @@ void EventWriter::text(double time, int64_t step, const std::string& tag, const 
 // HParamsPluginData: session_start_info 3 {map hparams 1, start_time_secs 5} or session_end_info 4 {status 1,
 // end_time_secs 2}; a map is repeated {key 1, value 2}, a value number_value 2, string_value 3 or bool_value 4.
 void EventWriter::hyperparameters(double time, const Hyperparameters& values) {
-  Message info;
+  ProtobufMessage info;
   for (const auto& [name, value] : values) {
-    Message to;
+    ProtobufMessage to;
     if (const auto* number = std::get_if<double>(&value)) {
       to.number(2, *number);
     } else if (const auto* flag = std::get_if<bool>(&value)) {
@@ -143,20 +143,20 @@ void EventWriter::hyperparameters(double time, const Hyperparameters& values) {
     } else {
       to.text(3, std::get<std::string>(value));
     }
-    info.message(1, Message().text(1, name).message(2, to));
+    info.message(1, ProtobufMessage().text(1, name).message(2, to));
   }
   info.number(5, time);
-  write(hparams_event(time, "_hparams_/session_start_info", Message().message(3, info)));
+  write(hparams_event(time, "_hparams_/session_start_info", ProtobufMessage().message(3, info)));
 }
 
 void EventWriter::end_session(double time, bool success) {
-  const Message info = Message().integer(1, success ? 1 : 2).number(2, time);
-  write(hparams_event(time, "_hparams_/session_end_info", Message().message(4, info)));
+  const ProtobufMessage info = ProtobufMessage().integer(1, success ? 1 : 2).number(2, time);
+  write(hparams_event(time, "_hparams_/session_end_info", ProtobufMessage().message(4, info)));
 }
 
 // SessionLog: status 1 (1 = START)
 void EventWriter::restart(double time, int64_t first_step) {
-  write(event_at(time, first_step).message(7, Message().integer(1, 1)).bytes());
+  write(event_at(time, first_step).message(7, ProtobufMessage().integer(1, 1)).bytes());
 }
 
 }  // namespace tandem

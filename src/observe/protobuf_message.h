@@ -11,30 +11,30 @@
 
 namespace tandem {
 
-class Message {
+class ProtobufMessage {
  public:
-  Message& integer(int field, int64_t value) {
+  ProtobufMessage& integer(int field, int64_t value) {
     key(field, 0);
     varint(static_cast<uint64_t>(value));
     return *this;
   }
-  Message& number(int field, double value) {
+  ProtobufMessage& number(int field, double value) {
     key(field, 1);
     fixed(std::bit_cast<uint64_t>(value), 8);
     return *this;
   }
-  Message& number(int field, float value) {
+  ProtobufMessage& number(int field, float value) {
     key(field, 5);
     fixed(std::bit_cast<uint32_t>(value), 4);
     return *this;
   }
-  Message& text(int field, std::string_view value) {  // also bytes and messages
+  ProtobufMessage& text(int field, std::string_view value) {  // also bytes and messages
     key(field, 2);
     varint(value.size());
     bytes_ += value;
     return *this;
   }
-  Message& message(int field, const Message& value) { return text(field, value.bytes_); }
+  ProtobufMessage& message(int field, const ProtobufMessage& value) { return text(field, value.bytes_); }
 
   const std::string& bytes() const { return bytes_; }
 
