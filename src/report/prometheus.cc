@@ -14,7 +14,7 @@ namespace {
 // In quotes: a label's value may hold any UTF-8.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
-  for (const char c : valid_utf8(shortened(text, 512))) {
+  for (const char c : repaired_utf8(shortened(text, 512))) {
     result += c == '\\' ? "\\\\" : c == '"' ? "\\\"" : c == '\n' ? "\\n" : std::string(1, c);
   }
   return result + "\"";

@@ -5,14 +5,14 @@
 
 namespace tandem {
 
-std::string valid_utf8(const std::string& text) {
+std::string repaired_utf8(const std::string& text) {
   using Json = nlohmann::json;  // which replaces what is not UTF-8
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 
 std::string printable(const std::string& text) {
   std::string result;
-  const std::string valid = valid_utf8(text);
+  const std::string valid = repaired_utf8(text);
   for (size_t i = 0; i < valid.size(); ++i) {
     const auto byte = static_cast<unsigned char>(valid[i]);
     const bool c1 = byte == 0xC2 && i + 1 < valid.size() && static_cast<unsigned char>(valid[i + 1]) < 0xA0;

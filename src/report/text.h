@@ -6,7 +6,7 @@
 namespace tandem {
 
 // Bytes that are not UTF-8 become U+FFFD.
-std::string valid_utf8(const std::string& text);
+std::string repaired_utf8(const std::string& text);
 // One line of printable text: no control character reaches a terminal.
 std::string printable(const std::string& text);
 // One line of text without meaning to Markdown or HTML.
