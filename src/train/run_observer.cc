@@ -48,7 +48,7 @@ void RunObserver::write_report() {
     return;
   }
   try {
-    write_reports(run_.directory().root());
+    write_run_reports(run_.directory().root());
   } catch (const std::exception& error) {
     log::warning("no report was written: {}", error.what());
   }

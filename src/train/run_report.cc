@@ -84,7 +84,8 @@ CheckpointFacts checkpoint_facts(const fs::path& run) {
   return facts;
 }
 
-RunReport make_report(RunData data, const fs::path& run, const ReportOptions& options) {
+RunReport read_report(const fs::path& run, const ReportOptions& options) {
+  RunData data = read_run(run);
   RunPlan plan;
   CheckpointFacts facts = checkpoint_facts(run);
   if (!data.config.empty()) {
@@ -100,11 +101,7 @@ RunReport make_report(RunData data, const fs::path& run, const ReportOptions& op
   return make_report(std::move(data), std::move(plan), facts, unix_time(), options.price_per_hour);
 }
 
-RunReport read_report(const fs::path& run, const ReportOptions& options) {
-  return make_report(read_run(run), run, options);
-}
-
-void write_reports(const fs::path& run, const ReportOptions& options) {
+void write_run_reports(const fs::path& run, const ReportOptions& options) {
   const RunReport report = read_report(run, options);
   write_reports(std::span(&report, 1), run);
 }

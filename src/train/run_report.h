@@ -21,9 +21,8 @@ CheckpointFacts checkpoint_facts(const std::filesystem::path& run);
 // Reads files only. `run`: a run directory or a single metrics file. A config or checkpoint that cannot be read is left
 // out; fails where there is no run.
 RunReport read_report(const std::filesystem::path& run, const ReportOptions& options = {});
-RunReport make_report(RunData data, const std::filesystem::path& run, const ReportOptions& options);
 
 // report.html, report.md and report.json of the run, into its directory.
-void write_reports(const std::filesystem::path& run, const ReportOptions& options = {});
+void write_run_reports(const std::filesystem::path& run, const ReportOptions& options = {});
 
 }  // namespace tandem
