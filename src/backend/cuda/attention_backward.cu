@@ -127,7 +127,7 @@ template <bool kVectors>
 __device__ void clear(const BackwardArguments& a, const Slot& s, int tiles, int head) {
   const int column = head * a.shape.width, first = s.tile * kTile;
   const auto clear_part = [&](const Matrix& to, int row, int count) {
-    clear_rows<kVectors, kThreads>(to, row, column, count, a.shape.width);
+    clear_rows<kVectors, kBackwardThreads>(to, row, column, count, a.shape.width);
   };
   clear_part(a.dq, s.first_query + first, min(kTile, s.queries - first));
   for (int key = first; key < s.keys; key += tiles * kTile) {
@@ -138,7 +138,7 @@ __device__ void clear(const BackwardArguments& a, const Slot& s, int tiles, int 
 }
 
 template <int kWidth, bool kDropout, bool kVectors>
-__global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
+__global__ void __launch_bounds__(kBackwardThreads, kWidth <= 64 ? 4 : 2)
     attention_backward_kernel(const __grid_constant__ BackwardArguments a) {
   fetch_slots_ahead(a.shape);
   await_previous();
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kThreads, kWidth <= 64 ? 4 : 2)
   Pair pair = {.head = head,
                .base = 0,
                .warp = static_cast<int>(threadIdx.x / kWarp),
-               .warps = kThreads / kWarp,
+               .warps = kBackwardThreads / kWarp,
                .first_row = s.first_query,
                .first_query = 0,
                .queries = s.queries,
@@ -221,7 +221,8 @@ void CudaBackend::attention_backward(const View& dq, const View& dk, const View&
     const auto kernel = attention_backward_kernel<kWidth, kDropout, kVectors>;
     constexpr int kBytes = sizeof(Shared<kWidth>);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention_backward");
-    launch("attention_backward", kernel, {attention_blocks(arguments.shape), kThreads, kBytes, stream_}, arguments);
+    launch("attention_backward", kernel, {attention_blocks(arguments.shape), kBackwardThreads, kBytes, stream_},
+           arguments);
   };
   for_width(arguments.shape, {dq, dk, dv, dout, out, q, k, v}, run);
 }

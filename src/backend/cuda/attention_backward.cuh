@@ -7,7 +7,7 @@
 namespace tandem::cuda {
 
 constexpr int kTile = kBackwardTile;  // rows of a tile, queries or keys
-constexpr int kThreads = kTile / 16 * kWarp;
+constexpr int kBackwardThreads = kTile / 16 * kWarp;
 constexpr int kWeightPitch = kTile + 8;
 
 struct BackwardArguments {
@@ -69,8 +69,8 @@ __device__ void load(const uint8_t* tiles, const Matrix& first, const Matrix& se
     copy(0, first);
     copy(kTileBytes<kWidth>, second);
   };
-  pair.warps == kThreads / kWarp ? by.template operator()<kThreads, kTile>()
-                                 : by.template operator()<kThreads / 2, kTile / 2>();
+  pair.warps == kBackwardThreads / kWarp ? by.template operator()<kBackwardThreads, kTile>()
+                                         : by.template operator()<kBackwardThreads / 2, kTile / 2>();
 }
 
 template <bool kVectors, int kWidth>
