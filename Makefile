@@ -33,9 +33,9 @@ soak: test sanitize
 
 sanitize:
 	@tools/install-packages test
-	@cmake --preset debug
-	@cmake --build build/debug
-	@ctest --test-dir build/debug --output-on-failure --no-tests=error -LE soak -j2
+	@cmake --preset sanitize
+	@cmake --build build/sanitize
+	@ctest --test-dir build/sanitize --output-on-failure --no-tests=error -LE soak -j2
 
 bench:
 	@tools/install-packages bench

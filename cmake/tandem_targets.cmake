@@ -36,7 +36,7 @@ function(tandem_test folder)
     add_executable(test_${folder} ${sources})
     target_include_directories(test_${folder} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     target_link_libraries(test_${folder} PRIVATE ${ARG_LIBS} GTest::gtest_main tandem_flags)
-    target_compile_options(test_${folder} PRIVATE -O1)  # the tests' own code; -O3 doubles the time to build them
+    target_compile_options(test_${folder} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O1>)  # -O3 doubles the build's time
     target_compile_definitions(test_${folder} PRIVATE
       TANDEM_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TANDEM_BINARY="$<TARGET_FILE:tandem>")
     gtest_discover_tests(test_${folder} TEST_PREFIX ${folder}. DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABEL}")
