@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/manifest.h"
-#include "train/checkpoint.h"
-#include "train/safetensors.h"
+#include "store/checkpoint.h"
+#include "store/safetensors.h"
 
 namespace tandem::cli {
 

@@ -7,7 +7,7 @@
 
 #include "cli.h"
 #include "decode/translator.h"
-#include "train/model_loader.h"
+#include "store/model_loader.h"
 
 namespace tandem::cli {
 

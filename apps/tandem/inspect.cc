@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/grouped.h"
 #include "core/human.h"
-#include "train/inspection.h"
+#include "store/inspection.h"
 
 namespace tandem::cli {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "optim/adam.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 #include "train/host_copy.h"
 #include "train/model_state.h"
 #include "train/team_update.h"

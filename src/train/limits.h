@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 #include "train/config.h"
 
 namespace tandem {

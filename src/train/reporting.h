@@ -3,7 +3,7 @@
 
 #include "dist/traffic.h"
 #include "observe/progress.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 #include "train/run_observer.h"
 #include "train/validator.h"
 

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "observe/metrics.h"
 #include "report/write_reports.h"
-#include "train/inspection.h"
+#include "store/inspection.h"
 
 namespace tandem {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "data/prepared.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 #include "train/config.h"
 
 namespace tandem {

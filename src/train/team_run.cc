@@ -10,7 +10,7 @@
 #include "core/small_file.h"
 #include "core/threads.h"
 #include "dist/environment.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 
 namespace tandem {
 

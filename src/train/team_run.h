@@ -8,8 +8,8 @@
 
 #include "data/prepared.h"
 #include "dist/team.h"
+#include "store/run_directory.h"
 #include "train/config.h"
-#include "train/run_directory.h"
 
 namespace tandem {
 

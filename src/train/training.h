@@ -14,7 +14,7 @@
 #include "data/prefetch.h"
 #include "data/prepared.h"
 #include "optim/adam.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 #include "train/host_tensors.h"
 #include "train/limits.h"
 #include "train/memory_plan.h"

@@ -4,7 +4,7 @@
 #include "core/log.h"
 #include "core/small_file.h"
 #include "data/prepared_files.h"
-#include "train/checkpoint_state.h"
+#include "store/checkpoint_state.h"
 #include "train/product_rate.h"
 #include "train/setup.h"
 #include "train/training.h"

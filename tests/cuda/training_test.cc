@@ -12,8 +12,8 @@
 #include "data/demo_corpus.h"
 #include "data/prepare.h"
 #include "decode/translator.h"
+#include "store/model_loader.h"
 #include "temporary_directory.h"
-#include "train/model_loader.h"
 #include "train/trainer.h"
 
 namespace tandem {

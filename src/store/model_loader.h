@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "model/transformer.h"
+#include "store/checkpoint.h"
 #include "text/subwords.h"
-#include "train/checkpoint.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "train/inspection.h"
+#include "store/inspection.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -17,8 +17,8 @@
 #include "core/file.h"
 #include "core/manifest.h"
 #include "core/philox.h"
+#include "store/safetensors.h"
 #include "temporary_directory.h"
-#include "train/safetensors.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/checkpoint_store.h"
+#include "store/checkpoint_store.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/manifest.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 
 namespace tandem {
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "core/file.h"
+#include "store/checkpoint.h"
 #include "temporary_directory.h"
-#include "train/checkpoint.h"
 
 namespace tandem {
 namespace {

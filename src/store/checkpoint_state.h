@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 
 namespace tandem {
 

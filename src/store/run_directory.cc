@@ -1,4 +1,4 @@
-#include "train/run_directory.h"
+#include "store/run_directory.h"
 
 #include <system_error>
 

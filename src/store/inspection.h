@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/manifest.h"
-#include "train/checkpoint.h"
-#include "train/safetensors.h"
+#include "store/checkpoint.h"
+#include "store/safetensors.h"
 
 namespace tandem {
 

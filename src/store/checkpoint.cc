@@ -1,4 +1,4 @@
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/manifest.h"
-#include "train/checkpoint_state.h"
-#include "train/checkpoint_store.h"
-#include "train/safetensors.h"
+#include "store/checkpoint_state.h"
+#include "store/checkpoint_store.h"
+#include "store/safetensors.h"
 
 namespace tandem {
 

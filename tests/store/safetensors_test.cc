@@ -1,4 +1,4 @@
-#include "train/safetensors.h"
+#include "store/safetensors.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

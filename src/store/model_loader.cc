@@ -1,4 +1,4 @@
-#include "train/model_loader.h"
+#include "store/model_loader.h"
 
 namespace tandem {
 

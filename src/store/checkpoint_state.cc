@@ -1,4 +1,4 @@
-#include "train/checkpoint_state.h"
+#include "store/checkpoint_state.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
