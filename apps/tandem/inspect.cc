@@ -7,7 +7,6 @@
 
 #include "commands.h"
 #include "core/error.h"
-#include "core/grouped.h"
 #include "core/human.h"
 #include "store/inspection.h"
 

@@ -146,6 +146,12 @@ std::string read_file(const fs::path& path, uint64_t limit) {
   return content;
 }
 
+std::string small_file(const fs::path& path, size_t most) {
+  std::error_code error;
+  const bool readable = fs::is_regular_file(path, error) && fs::file_size(path, error) <= most;
+  return readable && !error ? read_file(path, most) : "";
+}
+
 void write_file(const fs::path& path, std::string_view content) {
   const fs::path aside = path.string() + fmt::format(".partial.{}", ::getpid());
   FileWriter writer(aside);

@@ -58,4 +58,13 @@ std::string human_bytes(double bytes) {
   return fmt::format("{} {}B", number, prefix);
 }
 
+std::string grouped(int64_t number) {
+  std::string digits = std::to_string(number);
+  const int first = number < 0 ? 1 : 0;
+  for (int place = static_cast<int>(digits.size()) - 3; place > first; place -= 3) {
+    digits.insert(static_cast<size_t>(place), 1, ',');
+  }
+  return digits;
+}
+
 }  // namespace tandem

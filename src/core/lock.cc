@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/host_name.h"
 
 namespace tandem {
 
@@ -29,6 +28,11 @@ std::string holder(int fd) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "localhost";
+}
 
 FileLock::FileLock(const std::filesystem::path& path, const std::string& what)
     : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {

@@ -6,6 +6,8 @@
 
 namespace tandem {
 
+std::string host_name();  // this machine's name; "localhost" if it has none
+
 class FileLock {
  public:
   // Creates the file where needed and writes this process's id and host into it. When another process holds the lock,

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/grouped.h"
+#include "core/human.h"
 
 namespace tandem {
 

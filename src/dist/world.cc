@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/error.h"
-#include "core/host_name.h"
+#include "core/lock.h"
 #include "dist/authentication.h"
 #include "dist/environment.h"
 #include "dist/socket.h"

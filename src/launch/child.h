@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,18 @@ class PipeLines {
  private:
   void cut(std::vector<std::string>& lines);
   std::string bytes_;
+};
+
+// While this exists, writing to a pipe whose reader is gone is an error (EPIPE) and does not kill this process.
+class IgnoredPipeSignal {
+ public:
+  IgnoredPipeSignal() : old_(signal(SIGPIPE, SIG_IGN)) {}
+  ~IgnoredPipeSignal() { signal(SIGPIPE, old_); }
+  IgnoredPipeSignal(const IgnoredPipeSignal&) = delete;
+  IgnoredPipeSignal& operator=(const IgnoredPipeSignal&) = delete;
+
+ private:
+  void (*old_)(int);
 };
 
 }  // namespace tandem

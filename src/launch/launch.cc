@@ -11,7 +11,7 @@
 #include "dist/authentication.h"
 #include "dist/environment.h"
 #include "launch/attempt.h"
-#include "launch/ignored_pipe_signal.h"
+#include "launch/child.h"
 
 namespace tandem {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "launch/child.h"
-#include "launch/ignored_pipe_signal.h"
 #include "launch/push.h"
 
 namespace tandem {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/grouped.h"
+#include "core/human.h"
 
 namespace tandem {
 

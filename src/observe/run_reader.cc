@@ -9,7 +9,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/small_file.h"
+#include "core/file.h"
 #include "observe/rank_reader.h"
 #include "observe/run_reader_points.h"
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/grouped.h"
 #include "core/human.h"
 #include "observe/verdicts/units.h"
 

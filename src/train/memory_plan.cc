@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/grouped.h"
 #include "core/human.h"
 #include "data/capacity.h"
 #include "train/loss_evaluation.h"

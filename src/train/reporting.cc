@@ -1,6 +1,5 @@
 #include "train/reporting.h"
 
-#include "core/grouped.h"
 #include "core/human.h"
 #include "core/log.h"
 #include "observe/memory.h"

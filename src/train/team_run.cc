@@ -7,7 +7,6 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/manifest.h"
-#include "core/small_file.h"
 #include "core/threads.h"
 #include "dist/environment.h"
 #include "store/checkpoint.h"

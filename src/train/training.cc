@@ -1,7 +1,6 @@
 #include "train/training.h"
 
 #include "backend/checked/checked_backend.h"
-#include "core/grouped.h"
 #include "core/human.h"
 #include "core/log.h"
 #include "core/philox.h"

@@ -2,7 +2,6 @@
 #include "backend/cuda_device.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "core/small_file.h"
 #include "data/prepared_files.h"
 #include "store/checkpoint_state.h"
 #include "train/product_rate.h"

@@ -4,8 +4,6 @@
 
 #include <limits>
 
-#include "core/grouped.h"
-
 namespace tandem {
 namespace {
 

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "core/file.h"
-#include "core/grouped.h"
+#include "core/human.h"
 #include "core/philox.h"
 #include "data/prepared.h"
 #include "data/scratch.h"

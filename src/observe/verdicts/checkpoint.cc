@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "core/grouped.h"
 #include "core/human.h"
 #include "observe/verdicts/disk.h"
 #include "observe/verdicts/units.h"

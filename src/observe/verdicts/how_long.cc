@@ -6,7 +6,6 @@
 #include <cmath>
 #include <span>
 
-#include "core/grouped.h"
 #include "core/human.h"
 #include "observe/verdicts/statistics.h"
 

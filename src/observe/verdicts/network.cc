@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/grouped.h"
 #include "core/human.h"
 #include "observe/verdicts/rank_clock.h"
 #include "observe/verdicts/traffic.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <optional>
 
-#include "core/grouped.h"
 #include "core/human.h"
 #include "observe/verdicts/how_long.h"
 #include "observe/verdicts/nonfinite.h"
