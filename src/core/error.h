@@ -1,7 +1,7 @@
-// The one exception of the project, and the check that throws it.
+// The project's one exception type, and the check that throws it.
 //
-// A message is one sentence that says what is wrong, where (file, line, the two sizes) and what to do. Only main
-// catches; it prints the message and returns 1.
+// A message is one line that states what is wrong, where (the file, the line, the two sizes) and what to do. Only main
+// catches it: it prints the message and returns 1.
 #pragma once
 
 #include <fmt/core.h>
@@ -17,7 +17,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A signal asked to stop and everything is in order; main exits with 128 + signal.
+// A signal asked the program to stop and everything is in order; main exits with 128 + signal.
 class Interrupted : public Error {
  public:
   Interrupted(int signal, const std::string& message) : Error(message), signal_(signal) {}

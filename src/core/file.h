@@ -1,7 +1,7 @@
-// Files that are read as hostile and written as complete or absent.
+// Reads files that may hold anything, and writes files that are either complete or absent.
 //
-// Everything here fails with one sentence that names the file and the system's reason. A write is not done until the
-// bytes and the directory entry are on disk (fsync), so a reader never meets half a file, not even after a power cut.
+// Every failure is a one-line error that names the file and the system's reason. A write is not done until the bytes
+// and the directory entry are on disk (fsync), so that a reader never meets half a file, even after a power cut.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class Checksum {
 };
 
 std::string checksum(std::string_view data);
-// Reads the file in pieces, so its size does not matter.
+// Reads the file in blocks, so its size does not matter.
 std::string checksum_file(const std::filesystem::path& path);
 
 // The whole content. Fails for a missing file, a directory, and a file of more than `limit` bytes.
@@ -34,13 +34,15 @@ std::string read_file(const std::filesystem::path& path, uint64_t limit = uint64
 // The content of a small file that a run can do without: empty unless `path` is a regular file of at most `most` bytes.
 std::string small_file(const std::filesystem::path& path, size_t most = 1 << 20);
 
-// Replaces the file in one step: written aside, fsynced, renamed, directory fsynced. Readers see the old or the new.
+// Replaces the file atomically (a temporary file is written, fsynced and renamed): readers see the old content or the
+// new.
 void write_file(const std::filesystem::path& path, std::string_view content);
 
 // Makes a directory's entries (created, renamed and removed names) durable.
 void sync_directory(const std::filesystem::path& directory);
 
-// Sequential, buffered writing with a running checksum. The file is removed again unless finish() was reached.
+// Sequential, buffered writing with a running checksum. The destructor removes the file unless finish() was
+// reached.
 class FileWriter {
  public:
   // Creates or empties the file.
@@ -51,11 +53,11 @@ class FileWriter {
 
   void write(const void* data, size_t bytes);
   void write(std::string_view data) { write(data.data(), data.size()); }
-  // Writes what is buffered, fsyncs (a scratch file may do without), closes.
+  // Writes the buffer, fsyncs (a scratch file need not be durable) and closes.
   void finish(bool durable = true);
 
   uint64_t size() const { return size_; }              // bytes written
-  std::string checksum() const { return sum_.hex(); }  // of these bytes
+  std::string checksum() const { return sum_.hex(); }  // covers these bytes
   const std::filesystem::path& path() const { return path_; }
 
  private:
@@ -74,14 +76,14 @@ class FileWriter {
 // while its owner lives).
 class NewDirectory {
  public:
-  // With `replace`, commit() takes the place of an existing directory; without, an existing one is an error, now and at
+  // With `replace`, commit() replaces an existing directory; without it, an existing one is an error, both now and at
   // commit. Missing parents are created.
   explicit NewDirectory(const std::filesystem::path& path, bool replace = false);
   ~NewDirectory();
   NewDirectory(const NewDirectory&) = delete;
   NewDirectory& operator=(const NewDirectory&) = delete;
 
-  const std::filesystem::path& temporary() const { return temporary_; }  // where to write
+  const std::filesystem::path& temporary() const { return temporary_; }  // write the files here
   // Fsyncs every file below and the directories, renames, fsyncs the parent.
   void commit();
 

@@ -23,7 +23,7 @@ std::string unfiled;  // lines that were written before a file was opened
 std::string status_text;
 bool quiet = false;
 
-// Never wider than the terminal is now: what wraps cannot be removed again.
+// Cuts the text to the terminal's present width: a wrapped line could not be removed again.
 void draw_status() {
   if (!status_text.empty()) {
     write_console(stderr, "\r\033[K" + status_text.substr(0, static_cast<size_t>(columns())));

@@ -1,4 +1,4 @@
-// What the program tells its user. Lines go to standard error, and to the run's log file once one is opened.
+// Messages for the user. Lines go to standard error, and to the run's log file once one is opened.
 // Results that a user may pipe (translations, scores) go to standard output and not through here.
 #pragma once
 
@@ -24,21 +24,21 @@ void warning(fmt::format_string<Args...> format, Args&&... args) {
   write_warning(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Writes to the console as it is. What cannot be written (a full disk behind it) is lost: it must not end the work.
+// Writes the text as it is. Text that cannot be written (to a full disk, for example) is lost: it must not end the work.
 void write_console(std::FILE* stream, const std::string& text);
 
-// From now on every line is also appended to this file, with the time of day; those before it come first.
+// From now on every line is also appended to this file, with the time of day; the lines logged before come first.
 void open_file(const std::filesystem::path& path);
-// The last line is for the file alone.
+// `last_line` is written to the file alone.
 void close_file(const std::string& last_line);
 
-// On: lines other than warnings go to the file only. For the ranks that are not the first.
+// If on, lines other than warnings go to the file only. Ranks other than 0 use it.
 void set_quiet(bool on);
 
-// Draws `text` on the terminal's last line, below all log lines; an empty text removes it. Nothing happens where
+// Draws `text` on the terminal's last line, below all log lines; an empty text removes it. Does nothing if
 // standard error is not a terminal.
 void status(const std::string& text);
 bool on_terminal();
-int columns();  // of the terminal
+int columns();  // the terminal's width
 
 }  // namespace tandem::log

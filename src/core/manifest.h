@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// What a file is there for.
+// The purpose of a file.
 namespace role {
 constexpr const char* kWeights = "weights";
 constexpr const char* kMovingAverage = "moving average of the weights";
@@ -36,17 +36,17 @@ struct Manifest {
   std::vector<ManifestFile> files;
 
   const ManifestFile* find(const std::string& role) const;  // null when there is none
-  uint64_t bytes() const;                                   // of all files together
+  uint64_t bytes() const;                                   // the sum over all files
 };
 
 std::string to_json(const Manifest& manifest);
 
 bool has_manifest(const std::filesystem::path& directory);
 
-// Fails with one sentence when the manifest is missing or not byte for byte what to_json() wrote.
+// Fails if the manifest is missing or is not byte for byte what to_json() wrote.
 Manifest read_manifest(const std::filesystem::path& directory);
 
-// One sentence for each file that is missing, has another size or another checksum; empty when all are sound.
+// One line for each file that is missing, or has another size or checksum; empty if all are sound.
 std::vector<std::string> find_damage(const std::filesystem::path& directory, const Manifest& manifest);
 
 }  // namespace tandem

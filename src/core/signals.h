@@ -1,7 +1,7 @@
-// Signals as requests that the program reads between two pieces of work.
+// Turns signals into requests that the program polls between two units of work.
 //
-// SIGTERM and SIGINT ask to save and stop, SIGUSR1 asks to save and go on. A second SIGTERM or SIGINT ends the process
-// at once. At most one object at a time.
+// SIGTERM and SIGINT ask it to save and stop, SIGUSR1 asks it to save and continue. A second SIGTERM or SIGINT ends the
+// process at once. Only one object may exist at a time.
 #pragma once
 
 #include <csignal>
@@ -18,7 +18,7 @@ class Signals {
   // The number of the signal that asked to stop, or 0. The exit code is then 128 + number.
   int stop_signal() const;
 
-  bool save_requested() const;  // by SIGUSR1, and not taken yet
+  bool save_requested() const;  // a SIGUSR1 came and was not taken yet
   // True once for every SIGUSR1 (several before one call count as one).
   bool take_save_request();
 

@@ -1,4 +1,4 @@
-// Seconds by a clock that is never set back.
+// Elapsed seconds by a monotonic clock.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
-  // Seconds since the last lap, or since the beginning; the next one begins.
+  // Returns the seconds since the last lap, or since construction, and begins the next lap.
   double lap() {
     const Clock::time_point last = std::exchange(begin_, Clock::now());
     return std::chrono::duration<double>(begin_ - last).count();

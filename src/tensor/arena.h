@@ -1,6 +1,6 @@
-// Memory for what one step computes: taken in order, given back all at once (or back to a mark).
+// Memory for what one step computes: taken in order, and released all at once or back to a mark.
 //
-// The first step makes the arena grow; at reset its pieces become one, so that later steps of no larger size
+// The first step makes the arena grow; reset() merges its chunks into one, so that later steps of no larger size
 // allocate nothing. Not thread-safe: one arena belongs to one step at a time.
 #pragma once
 
@@ -24,15 +24,15 @@ class Arena {
     size_t used = 0;
   };
   Mark mark() const { return {current_, used_}; }
-  void release(Mark mark);  // gives back everything taken after the mark
+  void release(Mark mark);  // releases everything taken after the mark
   void reset();
-  void clear();  // reset, and no memory is held
+  void clear();  // resets the arena and frees its memory
 
   // Makes room for `bytes` now, so that the first step need not grow the arena.
   void reserve(size_t bytes);
 
-  size_t peak_bytes() const { return peak_; }        // the most that was in use at one time
-  size_t allocations() const { return allocated_; }  // how often memory was asked of the backend
+  size_t peak_bytes() const { return peak_; }        // the most that was in use at once
+  size_t allocations() const { return allocated_; }  // how often the backend was asked for memory
 
  private:
   void add_chunk(size_t bytes);

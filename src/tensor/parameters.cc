@@ -9,7 +9,7 @@ namespace tandem {
 
 namespace {
 
-// 16 bytes in bf16: what vector loads and cuBLASLt ask for.
+// 16 bytes in bf16, as vector loads and cuBLASLt require.
 constexpr int64_t kAlignElements = 8;
 
 uint32_t hash_of(const std::string& name) {  // FNV-1a

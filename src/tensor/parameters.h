@@ -19,7 +19,7 @@ struct Parameter {
   int64_t cols = 0;
   bool is_vector = false;
   Init init = Init::zero;
-  int64_t offset = 0;  // in elements
+  int64_t offset = 0;  // elements from the beginning of a flat buffer
 
   int64_t size() const { return rows * cols; }
 };

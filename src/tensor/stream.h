@@ -1,4 +1,4 @@
-// The order in which a device does its work, as a handle that only code for that device looks into.
+// An ordered queue of a device's work, as a handle that only code for that device looks into.
 #pragma once
 
 namespace tandem {

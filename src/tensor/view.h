@@ -1,4 +1,4 @@
-// Views of memory that arithmetic works on. A view does not own; it is a value and cheap to copy.
+// Views of memory that the arithmetic works on. A view does not own; it is a value and cheap to copy.
 //
 // The element type is a run-time value, so that layers are written once and run in f32, bf16 and, for gradient
 // checks against central differences, in f64.

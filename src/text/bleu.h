@@ -13,7 +13,7 @@ struct BleuOptions {
   std::string tokenizer = "13a";  // 13a, intl, char, none
   bool lowercase = false;
   std::string smoothing = "exp";  // exp, floor, add-k, none
-  double smooth_value = -1;       // of floor and add-k; negative: 0.1 and 1
+  double smooth_value = -1;       // for floor and add-k; negative: their defaults, 0.1 and 1
   int max_order = 4;
   bool effective_order = false;  // leave out the orders that the translation is too short for; for single sentences
 };
@@ -36,7 +36,7 @@ BleuScore score(const BleuStats& stats, const BleuOptions& options);
 std::string signature(const BleuOptions& options, size_t references);
 
 BleuScore corpus_bleu(Lines hypotheses, const References& references, const BleuOptions& options = {});
-// With its interval (text/resampling.h), which takes some 60 ms for 3,000 lines.
+// The score with its interval (text/resampling.h); resampling 3,000 lines takes some 60 ms.
 BleuScore corpus_bleu_with_interval(Lines hypotheses, const References& references, const BleuOptions& options = {});
 
 }  // namespace tandem

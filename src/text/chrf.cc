@@ -1,5 +1,5 @@
-// Compiled without contraction to fused multiply-adds: which of several references is best must be decided on the same
-// bits as in the package.
+// Compiled without contraction to fused multiply-adds: the choice of the best of several references must depend on the
+// same bits as in sacreBLEU.
 #include "text/chrf.h"
 
 #include <string_view>

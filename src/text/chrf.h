@@ -22,7 +22,7 @@ struct ChrfStats {
   struct Order {
     int64_t hypothesis = 0, reference = 0, matches = 0;
   };
-  std::vector<Order> orders;  // of characters, then of words
+  std::vector<Order> orders;  // character n-grams, then word n-grams
 
   ChrfStats& operator+=(const ChrfStats& other);
 };

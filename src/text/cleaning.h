@@ -11,10 +11,10 @@ namespace tandem {
 struct CleaningRules {
   int64_t min_words = 1;
   int64_t max_words = 80;  // 0 = no limit
-  double max_ratio = 9;    // of the longer side to the shorter one, in words; 0 = no limit
+  double max_ratio = 9;    // words of the longer side per word of the shorter; 0 = no limit
 };
 
-// Why a pair is left out: the first of these that applies.
+// Why a pair is dropped: the first reason that applies.
 enum class DropReason : uint8_t {
   none,
   oversized,
@@ -28,7 +28,7 @@ enum class DropReason : uint8_t {
 };
 constexpr size_t kDropReasons = 9;
 
-// For messages and stats.json, indexed by reason.
+// The names in messages and stats.json, indexed by reason.
 constexpr std::array<const char*, kDropReasons> kDropNames = {
     "none",         "oversized line", "invalid UTF-8",        "empty", "too few words", "too many words",
     "length ratio", "duplicate",      "in the validation set"};
@@ -41,7 +41,7 @@ void tidy(std::string& line);
 // Words between spaces of a tidy line.
 int64_t count_words(std::string_view line);
 
-// Both lines must be tidy. Never gives oversized, duplicate or held_out: those need more than the pair.
+// Both lines must be tidy. Never returns oversized, duplicate or held_out: those need more than the pair.
 DropReason check_pair(std::string_view source, std::string_view target, const CleaningRules& rules);
 
 }  // namespace tandem

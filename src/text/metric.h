@@ -16,12 +16,12 @@ namespace tandem {
 using Lines = std::span<const std::string>;
 using References = std::vector<std::vector<std::string>>;  // [reference][line]
 
-// The last part of a signature: the sacreBLEU version whose definitions are followed, and who computed.
+// The last part of a signature: the sacreBLEU version whose definitions are followed, and the program.
 constexpr char kDefinition[] = "2.6.0+tandem";
 
-// Of a score, over resamplings of its lines (text/resampling.h).
+// The spread of a score over resamplings of its lines (text/resampling.h).
 struct Interval {
-  double low = 0, high = 0;         // 95 %; the score itself is within
+  double low = 0, high = 0;         // 95 % interval; it contains the score itself
   double mean = 0, half_width = 0;  // as sacreBLEU states it
 };
 

@@ -79,8 +79,8 @@ class EditDistance {
     return before->cost.back();
   }
 
-  // Of the words of the last set(). Of equally cheap operations: match or substitution, then deletion of a hypothesis
-  // word, then insertion.
+  // The alignment of the words of the last set(). Among equally cheap operations it prefers a match or substitution,
+  // then the deletion of a hypothesis word, then an insertion.
   Alignment alignment(const Words& words) const {
     Alignment result{std::vector<int64_t>(reference_.size()), std::vector<bool>(reference_.size()),
                      std::vector<bool>(words.size())};
@@ -144,8 +144,8 @@ void for_each_equal_group(const Words& words, std::span<const uint32_t> referenc
   }
 }
 
-// The words with `length` of them, from `start`, moved to before `target`; a target inside the group moves it on by so
-// many words.
+// Moves the `length` words from `start` to before `target`; a target inside the group moves the group on by that many
+// words.
 Words shifted(Words words, int64_t start, int64_t length, int64_t target) {
   const auto begin = words.begin();
   if (target < start) {

@@ -8,8 +8,8 @@
 
 namespace tandem::metric {
 
-// [order - 1][number of the n-gram] = how often it occurs. Counts made by one counter share their numbers; those a
-// later sequence brought in are missing at the end of an earlier one's, which means zero.
+// [order - 1][number of the n-gram] = how often it occurs. Counts made by one counter share their numbers; an earlier
+// sequence's counts may be shorter, and the missing ones are zero.
 using NgramCounts = std::vector<std::vector<int64_t>>;
 
 class NgramCounter {

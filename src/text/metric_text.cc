@@ -71,8 +71,8 @@ namespace {
 
 bool has(char32_t c, UProperty property) { return u_hasBinaryProperty(static_cast<UChar32>(c), property) != 0; }
 
-// Whether the capital sigma at `at` ends a word: a cased letter before it and none after it, case-ignorable
-// characters passed over.
+// Whether the capital sigma at `at` ends a word: there is a cased letter before it and none after it; case-ignorable
+// characters are skipped.
 bool is_final_sigma(std::u32string_view text, size_t at) {
   size_t before = at;
   while (before > 0 && has(text[before - 1], UCHAR_CASE_IGNORABLE)) {

@@ -12,7 +12,7 @@
 
 namespace tandem::metric {
 
-// Bytes that are no UTF-8 become U+FFFD, one for each maximal part, as Python's errors="replace" does.
+// Bytes that are not valid UTF-8 become U+FFFD, one for each maximal part, as Python's errors="replace" does.
 std::u32string decode(std::string_view utf8);
 
 bool is_space(char32_t c);                                    // str.isspace()

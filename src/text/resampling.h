@@ -1,6 +1,6 @@
-// How sure a corpus score is: had other sentences of the same kind been translated, where would it lie? Answered by
+// The confidence interval of a corpus score: where it might lie for other sentences of the same kind. It comes from
 // scoring random draws of the lines, with replacement and as many as there are (Koehn, 2004), as sacreBLEU's
-// --confidence does. It says nothing about what another run of the training would give.
+// --confidence does. It does not cover how scores differ from one training run to another.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace tandem {
 constexpr uint32_t kResamplings = 1000;
 constexpr uint64_t kResamplingSeed = 12345;
 
-// From the scores of the draws, at least one; made to contain the score of the corpus itself.
+// The interval from the scores of at least one draw; it always contains the score of the corpus itself.
 Interval interval_of(std::vector<double> scores, double corpus);
 
-// 95 % of the draws lie within. The same for the same lines, and of equally many lines the same draws are made, so
-// that two systems are compared on the same sentences. A single line cannot vary: its interval has no width.
+// 95 % of the draws lie within. Texts of equally many lines get the same draws, so that two systems are compared on the
+// same sentences. The interval of a single line has no width.
 template <class Stats, class Options>
 Interval interval(const std::vector<Stats>& lines, const Options& options) {
   constexpr uint32_t kPurpose = 0xB007;

@@ -1,5 +1,5 @@
-// Subword regularisation: the same text in other pieces each time, against overfitting of small corpora. Every merge of
-// a BPE model is left out with some probability (Provilkov et al., "BPE-Dropout", 2020).
+// Subword regularisation against overfitting of small corpora: a text is cut into other pieces each time, because every
+// merge of a BPE model is left out with some probability (Provilkov et al., "BPE-Dropout", 2020).
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace tandem {
 
 class SubwordDropout {
  public:
-  // `subwords` has to live as long as this. Fails where they have no merges to leave out; `name` is for the message.
+  // `subwords` must outlive this object. Fails if it has no merges to leave out; `name` is for the message.
   SubwordDropout(const Subwords& subwords, double rate, const std::string& name);
   SubwordDropout(const SubwordDropout&) = delete;
   SubwordDropout& operator=(const SubwordDropout&) = delete;
 
-  // Appends the pieces of one line; they decode to the text that those of Subwords::encode() decode to. Words
-  // with unknown characters or, normalised, more than kLongestWord bytes, and lines with a literal mark of a space keep
-  // their pieces.
+  // Appends the pieces of one line, which decode to the same text as those of Subwords::encode(). Words with unknown
+  // characters, words of more than kLongestWord bytes once normalised, and lines with a literal space mark keep their
+  // pieces.
   void encode(std::string_view line, PhiloxStream& random, std::vector<int32_t>& ids) const;
 
  private:
@@ -37,7 +37,7 @@ class SubwordDropout {
 
   struct Part {
     std::string_view text;
-    float score;  // of the piece that it makes with its right neighbour; kNone: there is none, or it was left out
+    float score;  // score of the piece that it forms with its right neighbour; kNone: no piece, or it was left out
   };
 
   float score_of(const std::vector<Part>& parts, size_t left) const;
@@ -45,7 +45,7 @@ class SubwordDropout {
 
   const Subwords& subwords_;
   double rate_;
-  std::vector<std::string> texts_;  // of the pieces, by id; empty: not made by merges
+  std::vector<std::string> texts_;  // the pieces' texts by id; empty: not made by merges
   std::unordered_map<std::string_view, Piece> pieces_;
 };
 

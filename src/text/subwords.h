@@ -21,7 +21,7 @@ constexpr int32_t kUnk = 3;
 
 class Subwords {
  public:
-  // Fails with one sentence when the file is missing, damaged, or its special ids are not the ones above.
+  // Fails if the file is missing or damaged, or if its special ids are not the ones above.
   static Subwords load(const std::filesystem::path& model);
   static Subwords from_bytes(const std::string& model, const std::string& name);
 
@@ -30,17 +30,17 @@ class Subwords {
   ~Subwords();
 
   int32_t size() const;  // vocabulary
-  // Appends the pieces of one line; exactly SentencePiece's.
+  // Appends the pieces of one line, exactly those of SentencePiece.
   void encode(std::string_view line, std::vector<int32_t>& ids) const;
   // Text of the pieces; pad, eos and bos are left out, unk shows as a double question mark (U+2047).
   std::string decode(std::span<const int32_t> ids) const;
   std::string piece(int32_t id) const;
-  // Of a piece that merges make, the highest first; none of special ones and single bytes.
+  // The score of a piece that merges make, where higher scores merge first; none for special pieces and single bytes.
   std::optional<float> merge_score(int32_t id) const;
   const std::string& bytes() const;  // the model file's content, for checkpoints
   // Whether lines are encoded word by word through a cache, which is proven to give the same pieces for this model.
   bool by_words() const;
-  // Empty when a word's pieces come of merges alone, character by character; else why that is not so.
+  // Empty if a word's pieces come from merges of characters alone; otherwise the reason why not.
   const std::string& not_only_merges() const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// One block of memory: this, the pieces, the word.
+// One block of memory holds this header, the pieces and the word.
 struct WordCache::Entry {
   size_t hash;
   uint32_t word_bytes;

@@ -22,7 +22,7 @@ class WordCache {
 
   // Appends the word's pieces; false when the word is not known.
   bool find(std::string_view word, std::vector<int32_t>& ids) const;
-  // Does nothing when there is no room. In running text the frequent words come first.
+  // Does nothing if there is no room: frequent words come early in running text.
   void insert(std::string_view word, std::span<const int32_t> pieces);
 
  private:

@@ -100,7 +100,7 @@ class Rules {
 
   void check(bool good) const { require(good, "{} is damaged: its normalisation table is inconsistent", name_); }
 
-  // Most values on one path from this unit down. Every unit is visited once (suffixes are shared).
+  // The largest number of values on one path from this unit down. Every unit is visited once (suffixes are shared).
   int values_below(uint32_t position, int depth) {
     if (below_[position] >= 0) {
       return below_[position];
@@ -128,7 +128,7 @@ class Rules {
   bool source_has_space_ = false;
 };
 
-// Why pieces may reach over a space, and why they may be no merges; or empty.
+// The reasons, if any, why pieces may span a space and why they may come from something other than merges.
 ModelTraits examine_pieces(std::string_view model, const std::string& name) {
   constexpr uint64_t kUserDefined = 4, kUnused = 5;
   bool has_mark = false;
@@ -146,19 +146,19 @@ ModelTraits examine_pieces(std::string_view model, const std::string& name) {
         traits.words_depend = "it has unused pieces";
       }
       if (field == 3 && number == kUserDefined) {
-        traits.not_only_merges = "it has pieces that a user defined, which stay whole";
+        traits.not_only_merges = "it has user-defined pieces, which stay whole";
       }
       if (field == 1) {
         has_mark |= content == kSpaceMark;
         if (traits.words_depend.empty() &&
             (content.find(kSpaceMark, 1) != std::string_view::npos || content.find(' ') != std::string_view::npos)) {
-          traits.words_depend = fmt::format("the piece '{}' reaches over a space", content);
+          traits.words_depend = fmt::format("the piece '{}' spans a space", content);
         }
       }
     }
   }
   if (!has_mark && traits.words_depend.empty()) {
-    traits.words_depend = "the mark of a space is not a piece";
+    traits.words_depend = "the space mark is not a piece";
   }
   return traits;
 }
@@ -171,7 +171,7 @@ std::string examine_trainer(std::string_view spec, const std::string& name) {
     type = field == 3 ? number : type;
     suffix = field == 24 ? number : suffix;
   }
-  return type != kBpe ? "it is not a BPE model" : suffix != 0 ? "its pieces end with the mark of a space" : "";
+  return type != kBpe ? "it is not a BPE model" : suffix != 0 ? "its pieces end with the space mark" : "";
 }
 
 std::string examine_normalizer(std::string_view spec, const std::string& name) {
@@ -186,7 +186,7 @@ std::string examine_normalizer(std::string_view spec, const std::string& name) {
   if (!rules.empty()) {
     const Rules checked(rules, name);
     if (checked.source_has_space() || checked.replacement_has_space_mark()) {
-      return "its normalisation rules reach over a space";
+      return "its normalisation rules span a space";
     }
   }
   return prefix == 0 || remove_extra == 0 || escape == 0 ? "it keeps spaces as they are" : "";
@@ -205,7 +205,7 @@ ModelTraits examine_model(std::string_view bytes, const std::string& name) {
     } else if (field == 3) {
       normalizer = examine_normalizer(content, name);
     } else if (field == 5) {
-      examine_normalizer(content, name);  // of decoding: only its safety matters
+      examine_normalizer(content, name);  // the normaliser for decoding: only its safety matters
     }
   }
   ModelTraits traits = examine_pieces(bytes, name);

@@ -9,10 +9,10 @@ namespace tandem {
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, stands for a space inside pieces
 
 struct ModelTraits {
-  // Empty when splitting a line at its spaces (U+0020) and encoding each word alone gives the pieces of the whole line;
-  // else the reason why that is not certain. docs/formats.md has the argument.
+  // Empty if splitting a line at its spaces (U+0020) and encoding each word alone gives the pieces of the whole line;
+  // otherwise the reason why that is not certain. docs/formats.md has the argument.
   std::string words_depend;
-  // Empty when a BPE model's pieces come of merges alone; else the reason why they do not.
+  // Empty if a BPE model's pieces come from merges alone; otherwise the reason why not.
   std::string not_only_merges;
 };
 

@@ -38,10 +38,10 @@ class WordCounts {
 struct SubwordTraining {
   int64_t vocab_size = 32768;
   double character_coverage = 1;  // share of the characters' occurrences that get a piece of their own
-  int64_t words = 200000;         // most different words to learn from
+  int64_t words = 200000;         // learn from at most this many different words
 };
 
-// The model file's content. Fails when the words do not allow so many pieces, naming the largest possible number.
+// Returns the model file's content. If the words allow fewer pieces, the error names the largest possible number.
 std::string train_subwords(const WordCounts& counts, const SubwordTraining& options);
 
 }  // namespace tandem

@@ -17,7 +17,7 @@ std::u32string preprocess(std::u32string_view line, const TerOptions& options) {
   return metric::tokenize_tercom(metric::rstrip(line), options);
 }
 
-// The package tokenizes references twice; it makes a difference where the first pass puts a space after "'s".
+// sacreBLEU tokenizes references twice, which makes a difference if the first pass puts a space after "'s".
 std::u32string preprocess_reference(std::u32string_view line, const TerOptions& options) {
   return preprocess(preprocess(line, options), options);
 }

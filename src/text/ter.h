@@ -12,12 +12,12 @@ namespace tandem {
 struct TerOptions {
   bool normalized = false;     // decode entities, cut off punctuation
   bool no_punct = false;       // remove punctuation
-  bool asian_support = false;  // both of these also for Chinese and Japanese characters
+  bool asian_support = false;  // apply both of these to Chinese and Japanese characters too
   bool case_sensitive = false;
 };
 
 struct TerStats {
-  int64_t edits = 0;            // for the best reference
+  int64_t edits = 0;            // against the best reference
   double reference_length = 0;  // words, mean over the references
 
   TerStats& operator+=(const TerStats& other);

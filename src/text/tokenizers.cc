@@ -18,7 +18,7 @@ bool is_digit(char32_t c) { return c >= '0' && c <= '9'; }
 bool is_not_digit(char32_t c) { return !is_digit(c); }
 bool is_dash(char32_t c) { return c == '-'; }
 bool is_period_or_comma(char32_t c) { return c == '.' || c == ','; }
-// ASCII punctuation without ' , - . and with the space
+// ASCII punctuation except ' , - . and, in addition, the space
 bool is_western_symbol(char32_t c) {
   return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
          (c >= ':' && c <= '@') || c == '/';
@@ -176,8 +176,8 @@ std::u32string normalize_western(std::u32string_view line) {
 
 }  // namespace
 
-// The package's patterns for runs of Hiragana and Katakana are anchored to the begin of a text that always begins with
-// a space; they never match and are left out.
+// sacreBLEU's patterns for runs of Hiragana and Katakana are anchored to the beginning of a text that always begins
+// with a space; they never match and are left out.
 std::u32string tokenize_tercom(std::u32string_view line, const TerOptions& options) {
   std::u32string text = options.case_sensitive ? std::u32string(line) : lower(line);
   if (options.normalized) {

@@ -18,7 +18,7 @@ std::u32string tokenize_intl(std::u32string_view line);  // mteval-v14: Unicode 
 std::u32string tokenize_char(std::u32string_view line);  // every character
 std::u32string tokenize_none(std::u32string_view line);
 
-// By the name in BLEU's signature: 13a, intl, char, none.
+// The tokenizer with this name in BLEU's signature: 13a, intl, char, none.
 Tokenizer bleu_tokenizer(std::string_view name);
 const std::vector<std::string>& bleu_tokenizers();
 

@@ -144,7 +144,7 @@ TEST(SubwordDropout, RefusesModelsThatDoNotMerge) {
   EXPECT_EQ(refusal({{"model_type", "unigram"}}),
             "some.model does not go with subword dropout, because it is not a BPE model");
   EXPECT_EQ(refusal({{"user_defined_symbols", "haus,xyz"}}),
-            "some.model does not go with subword dropout, because it has pieces that a user defined, which stay whole");
+            "some.model does not go with subword dropout, because it has user-defined pieces, which stay whole");
   EXPECT_EQ(refusal({}), "");
 }
 
