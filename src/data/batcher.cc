@@ -12,9 +12,9 @@ namespace tandem {
 
 namespace {
 
-constexpr uint32_t kShuffle = 0x5F1E;  // PhiloxStream's purpose
-constexpr int64_t kParts = 12;         // or a multiple: 1, 2, 3, 4, 6 and 12 workers get the same number of them
-constexpr int64_t kPartSide = 256;     // most tokens of a side in a part, or one pair: small rounds hold it as well
+constexpr uint32_t kShuffle = 0x5F1E;  // the PhiloxStream's purpose
+constexpr int64_t kParts = 12;         // or a multiple of it: 1, 2, 3, 4, 6 and 12 workers get equally many
+constexpr int64_t kPartSide = 256;     // most tokens of a side in a part, or one pair: small micro-batches hold it too
 
 // Uniform in [0, bound) without bias, from one random word and mostly without a division (Lemire, "Fast random integer
 // generation in an interval", 2019): a permutation of millions draws millions.
@@ -29,7 +29,7 @@ uint32_t draw_below(PhiloxStream& random, uint32_t bound) {
   return static_cast<uint32_t>(product >> 32);
 }
 
-// After a sentence's tokens were appended: its positions and its end.
+// Appends a sentence's positions and its end, once its tokens are in.
 void close_sentence(HostSide& side) {
   const auto end = static_cast<int32_t>(side.tokens.size());
   const int32_t length = end - side.starts.back();
@@ -40,7 +40,7 @@ void close_sentence(HostSide& side) {
   side.longest = std::max<int64_t>(side.longest, length);
 }
 
-// `append` adds the sentence's pieces to a vector of ids.
+// `append` adds the sentence's token ids to a vector.
 template <class Append>
 void add_source(HostSide& side, const Append& append) {
   append(side.tokens);
@@ -105,7 +105,7 @@ Batcher::Batcher(const Corpus& corpus, const BatchConfig& config, int worker, in
   require(config.sentences > 0 || config.tokens > 0, "batch.tokens must be at least 1, not {}", config.tokens);
   require(config.max_length >= 1, "max_length must be at least 1, not {}", config.max_length);
   require(std::min({config.round.source, config.round.target, config.round.pairs}) >= 0,
-          "a round of {} + {} tokens and {} pairs", config.round.source, config.round.target, config.round.pairs);
+          "a micro-batch of {} + {} tokens and {} pairs", config.round.source, config.round.target, config.round.pairs);
   require(config.tokens <= kMost && config.max_length <= kMost && config.sentences <= kMost / config.max_length,
           "a step of {} tokens or {} pairs of up to {} tokens is too large: at most {} tokens", config.tokens,
           config.sentences, config.max_length, kMost);
@@ -126,18 +126,19 @@ void Batcher::check_lengths() const {
   for (const int32_t pair : usable_) {
     const int64_t longest = std::max(corpus_.length(Side::source, pair), corpus_.length(Side::target, pair)) + 1;
     require(config_.sentences > 0 || longest <= config_.tokens,
-            "training pair {} has {} tokens but a step takes only {}: raise batch.tokens or lower max_length", pair,
+            "training pair {} has {} tokens but a step holds only {}: raise batch.tokens or lower max_length", pair,
             longest, config_.tokens);
-    require(fits({}, {pair, static_cast<int32_t>(corpus_.length(Side::source, pair) + 1),
-                      static_cast<int32_t>(corpus_.length(Side::target, pair) + 1)}),
-            "training pair {} has {} tokens but a round takes only {}: raise batch.micro_batch or lower max_length",
-            pair, longest, std::min(config_.round.source, config_.round.target));
+    require(
+        fits({}, {pair, static_cast<int32_t>(corpus_.length(Side::source, pair) + 1),
+                  static_cast<int32_t>(corpus_.length(Side::target, pair) + 1)}),
+        "training pair {} has {} tokens but a micro-batch holds only {}: raise batch.micro_batch or lower max_length",
+        pair, longest, std::min(config_.round.source, config_.round.target));
   }
 }
 
 void Batcher::seek(Cursor cursor) {
   require(cursor.epoch >= 0 && cursor.index >= 0 && cursor.index <= usable_pairs(),
-          "cannot go on at pair {} of epoch {}: an epoch has {} pairs; this is another corpus or max_length",
+          "cannot resume at pair {} of epoch {}: an epoch has {} pairs, so the corpus or max_length has changed",
           cursor.index, cursor.epoch, usable_pairs());
   cursor_ = cursor;
 }
@@ -179,19 +180,19 @@ std::vector<Batcher::Planned> Batcher::plan() {
   return planned;
 }
 
-bool Batcher::fits(const HostBatch& round, const Planned& more, int64_t pairs) const {
+bool Batcher::fits(const HostBatch& micro_batch, const Planned& more, int64_t pairs) const {
   const auto room = [](int64_t limit, size_t used, int64_t wanted) {
     return limit == 0 || static_cast<int64_t>(used) + wanted <= limit;
   };
-  return room(config_.round.source, round.source.tokens.size(), more.source) &&
-         room(config_.round.target, round.target.tokens.size(), more.target) &&
-         room(config_.round.pairs, round.pairs.size(), pairs);
+  return room(config_.round.source, micro_batch.source.tokens.size(), more.source) &&
+         room(config_.round.target, micro_batch.target.tokens.size(), more.target) &&
+         room(config_.round.pairs, micro_batch.pairs.size(), pairs);
 }
 
-void Batcher::add(HostBatch& round, int32_t pair) const {
-  add_source(round.source, [&](auto& ids) { corpus_.append(Side::source, pair, ids); });
-  add_target(round, [&](auto& ids) { corpus_.append(Side::target, pair, ids); });
-  round.pairs.push_back(pair);
+void Batcher::add(HostBatch& micro_batch, int32_t pair) const {
+  add_source(micro_batch.source, [&](auto& ids) { corpus_.append(Side::source, pair, ids); });
+  add_target(micro_batch, [&](auto& ids) { corpus_.append(Side::target, pair, ids); });
+  micro_batch.pairs.push_back(pair);
 }
 
 int64_t Batcher::parts_of(int64_t tokens) const {
@@ -199,19 +200,20 @@ int64_t Batcher::parts_of(int64_t tokens) const {
     return workers_;
   }
   const int64_t parts = kParts * std::max<int64_t>(1, tokens / (kParts * config_.part_tokens));
-  // Other numbers of workers would have uneven shares of few parts: for them a step is cut differently.
+  // Other numbers of workers would get uneven shares of few parts: then the step is cut into a multiple of them.
   const bool even = parts % workers_ == 0 || parts >= 8 * workers_;
   return even ? parts : (parts + workers_ - 1) / workers_ * workers_;
 }
 
 // This worker's parts are the pairs from each cut to the next.
-void Batcher::add_rounds(TrainStep& step, const std::vector<Planned>& planned, const std::vector<size_t>& cuts) const {
+void Batcher::add_micro_batches(TrainStep& step, const std::vector<Planned>& planned,
+                                const std::vector<size_t>& cuts) const {
   const auto tokens_of = [&](size_t begin, size_t end) {
     return std::accumulate(planned.begin() + static_cast<std::ptrdiff_t>(begin),
                            planned.begin() + static_cast<std::ptrdiff_t>(end), Planned{-1, 0, 0});
   };
-  const auto note_part = [&](HostBatch& round) {
-    for (HostSide* side : {&round.source, &round.target}) {
+  const auto note_part = [&](HostBatch& micro_batch) {
+    for (HostSide* side : {&micro_batch.source, &micro_batch.target}) {
       side->parts.push_back(static_cast<int32_t>(side->tokens.size()));
     }
   };
@@ -221,23 +223,23 @@ void Batcher::add_rounds(TrainStep& step, const std::vector<Planned>& planned, c
     for (size_t i = begin; i < end; ++i) {
       const bool first = i == begin;
       const Planned more = first ? tokens_of(begin, end) : planned[i];
-      const bool same_round =
+      const bool same_micro_batch =
           !step.rounds.empty() && fits(step.rounds.back(), more, first ? static_cast<int64_t>(end - begin) : 1);
-      if (!same_round) {
+      if (!same_micro_batch) {
         step.rounds.push_back({empty_side(), empty_side(), {}, {}});
         step.rounds.back().source.first = static_cast<uint32_t>(before.source);
         step.rounds.back().target.first = static_cast<uint32_t>(before.target);
       }
-      if (config_.part_tokens > 0 && (first || !same_round)) {
+      if (config_.part_tokens > 0 && (first || !same_micro_batch)) {
         note_part(step.rounds.back());
       }
       add(step.rounds.back(), planned[i].pair);
       before = before + planned[i];
     }
   }
-  for (HostBatch& round : step.rounds) {
+  for (HostBatch& micro_batch : step.rounds) {
     if (config_.part_tokens > 0) {
-      note_part(round);
+      note_part(micro_batch);
     }
   }
 }
@@ -275,10 +277,10 @@ TrainStep Batcher::next() {
     step.source_tokens += pair.source;
     step.target_tokens += pair.target;
   }
-  add_rounds(step, planned, cuts_of(planned));
-  for (HostBatch& round : step.rounds) {
-    sort_by_token(round.source);
-    sort_by_token(round.target);
+  add_micro_batches(step, planned, cuts_of(planned));
+  for (HostBatch& micro_batch : step.rounds) {
+    sort_by_token(micro_batch.source);
+    sort_by_token(micro_batch.target);
   }
   if (workers_ > 1 || config_.part_tokens > 0) {
     number_rows(step, planned);
@@ -303,8 +305,8 @@ void Batcher::number_rows(TrainStep& step, const std::vector<Planned>& planned) 
         ids.push_back(static_cast<int32_t>(id));
       }
     }
-    for (HostBatch& round : step.rounds) {
-      for (int32_t& id : (side == Side::source ? round.source : round.target).order_ids) {
+    for (HostBatch& micro_batch : step.rounds) {
+      for (int32_t& id : (side == Side::source ? micro_batch.source : micro_batch.target).order_ids) {
         id = place[static_cast<size_t>(id)];
       }
     }

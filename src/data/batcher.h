@@ -1,13 +1,13 @@
 // Cuts the endless stream of shuffled sentence pairs into optimizer steps, and a step into packed micro-batches.
 //
-// An epoch is a permutation seeded by (seed, epoch). A step is the next pairs while both sides stay within the global
-// token budget (or up to a number of pairs), across an epoch's end if need be. A step's pairs do not depend on the
-// number of workers or rounds: worker w of W gets consecutive ones, cut again into rounds that fit the micro-batch
-// capacity. Resume is a cursor.
+// An epoch is a permutation seeded by (seed, epoch). A step takes the next pairs while both sides stay within the
+// global token budget (or up to a number of pairs), across an epoch's end if need be. A step's pairs do not depend on
+// the number of workers or micro-batches: each worker gets consecutive pairs and cuts them into micro-batches that fit
+// their capacity. A cursor into the stream is all that a resumed run needs.
 //
-// A step may also be cut into parts that do not depend on workers and rounds either. Workers take whole parts, and so
-// do rounds of at least 256 tokens a side; so sums that are made part by part are made of the same numbers by any
-// number of workers, in any rounds.
+// A step may also be cut into parts that do not depend on workers and micro-batches either. Workers take whole parts,
+// and so do micro-batches of at least 256 tokens a side; so sums that are made part by part add up the same numbers for
+// any number of workers and micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace tandem {
 
-// What one round of a step may hold; 0 = no limit.
+// The most that one micro-batch of a step may hold; 0 = no limit.
 struct RoundCapacity {
   int64_t source = 0;  // tokens, end marks counted
   int64_t target = 0;
@@ -30,8 +30,8 @@ struct BatchConfig {
   int64_t sentences = 0;     // > 0: this many pairs a step instead of the token budget
   int64_t max_length = 256;  // pairs with a side longer than this (end mark counted) are left out and counted
   uint64_t seed = 1;
-  RoundCapacity round = {};  // by default the whole step is one round
-  int64_t part_tokens = 0;   // > 0: a step is cut into parts of about this many tokens of both sides, but at least 12
+  RoundCapacity round = {};  // default: the whole step is one micro-batch
+  int64_t part_tokens = 0;   // > 0: a step is cut into at least 12 parts of about this many tokens of both sides
 };
 
 // Position in the stream: the next pair is permutation(epoch)[index].
@@ -40,14 +40,15 @@ struct Cursor {
   int64_t index = 0;
 };
 
-// One side of a packed micro-batch, in host memory; the meaning is that of model/batch.h's PackedSide.
+// One side of a packed micro-batch in host memory: its sentences' tokens one after the other, without padding.
 struct HostSide {
-  std::vector<int32_t> tokens;  // source: w1..wn eos; target: bos w1..wn
-  std::vector<int32_t> position, starts;
-  int64_t longest = 0;
-  std::vector<int32_t> order_rows, order_ids, order_starts;
-  std::vector<int32_t> parts;  // backend/backend.h's RowParts; empty without parts
-  uint32_t first = 0;          // index of the first token in the step's global batch on this side
+  std::vector<int32_t> tokens;                               // source: w1..wn eos; target: bos w1..wn
+  std::vector<int32_t> position;                             // each token's place in its sentence, from 0
+  std::vector<int32_t> starts;                               // [sentences + 1]: rows where the sentences begin
+  int64_t longest = 0;                                       // tokens of the longest sentence
+  std::vector<int32_t> order_rows, order_ids, order_starts;  // the rows sorted by token id, for embedding gradients
+  std::vector<int32_t> parts;                                // rows where the parts begin and end; may be empty
+  uint32_t first = 0;  // index of the first token in the step's global batch on this side
 };
 
 struct HostBatch {
@@ -57,21 +58,21 @@ struct HostBatch {
 };
 
 struct TrainStep {
-  std::vector<HostBatch> rounds;  // this worker's part
-  // With several workers or with parts, the distinct ids of each side's tokens in the whole step, rising; the rounds'
-  // order_ids are then places in these, so that what is added up over the workers is one row for each id that occurs.
+  std::vector<HostBatch> rounds;  // this worker's micro-batches
+  // With several workers or with parts, the distinct token ids of each side in the whole step, ascending; the
+  // micro-batches' order_ids are then indices into these, so that the all-reduce sends one row per distinct id.
   std::vector<int32_t> source_ids, target_ids;
-  // Of the whole step, over all workers.
+  // Totals of the whole step, over all workers.
   int64_t pairs = 0;
   int64_t source_tokens = 0;
   int64_t target_tokens = 0;
-  Cursor after;            // where the next step begins
-  double epochs_done = 0;  // after this step, with its fraction
+  Cursor after;            // the position at which the next step begins
+  double epochs_done = 0;  // epochs done after this step, with a fraction
 };
 
 class Batcher {
  public:
-  // The corpus must outlive the batcher. Fails when no pair is short enough, or one exceeds the token budget.
+  // The corpus must outlive the batcher. Fails if no pair is short enough, or if one exceeds the token budget.
   Batcher(const Corpus& corpus, const BatchConfig& config, int worker = 0, int workers = 1);
 
   void seek(Cursor cursor);
@@ -81,7 +82,7 @@ class Batcher {
   int64_t too_long() const { return too_long_; }
 
  private:
-  // A pair of the step and its tokens, end mark counted; or the tokens of several.
+  // A pair of the step and its tokens, end mark counted; or the sum of several.
   struct Planned {
     int32_t pair;
     int32_t source;
@@ -91,15 +92,15 @@ class Batcher {
   };
 
   void check_lengths() const;
-  std::vector<Planned> plan();  // the next step's pairs; moves the cursor
+  std::vector<Planned> plan();  // returns the next step's pairs and moves the cursor
   void permute(int64_t epoch);
   Planned at(int64_t index) const;
-  int64_t parts_of(int64_t tokens) const;  // of a step
-  // Where this worker's parts begin, and the last one's end, in the step's pairs.
+  int64_t parts_of(int64_t tokens) const;  // the number of parts of a step
+  // Indices into the step's pairs: where each of this worker's parts begins, and where the last one ends.
   std::vector<size_t> cuts_of(const std::vector<Planned>& planned) const;
-  bool fits(const HostBatch& round, const Planned& more, int64_t pairs = 1) const;
-  void add_rounds(TrainStep& step, const std::vector<Planned>& planned, const std::vector<size_t>& cuts) const;
-  void add(HostBatch& round, int32_t pair) const;
+  bool fits(const HostBatch& micro_batch, const Planned& more, int64_t pairs = 1) const;
+  void add_micro_batches(TrainStep& step, const std::vector<Planned>& planned, const std::vector<size_t>& cuts) const;
+  void add(HostBatch& micro_batch, int32_t pair) const;
   void number_rows(TrainStep& step, const std::vector<Planned>& planned) const;
 
   const Corpus& corpus_;

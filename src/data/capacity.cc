@@ -9,10 +9,10 @@ namespace tandem {
 
 namespace {
 
-constexpr int64_t kGranule = 64;  // rows: what the widest tiles of matrix products are multiples of
-constexpr int kSizes = 8;         // of a sentence budget
+constexpr int64_t kGranule = 64;  // rows: a multiple of the tile widths of matrix products
+constexpr int kSizes = 8;         // capacities for a sentence budget
 
-// Of the pairs that are short enough; end marks counted.
+// Statistics of the pairs that are short enough; end marks counted.
 struct Lengths {
   double pairs = 0;
   double source = 0, target = 0;              // means
@@ -53,12 +53,12 @@ int64_t rounded(double tokens, int64_t longest) {
 
 double root(double variance) { return std::sqrt(std::max(0.0, variance)); }
 
-// How many pairs nearly every round has at most, where `pairs` pairs of this length, with this variance, fill it.
+// The most pairs in nearly every micro-batch, if on average `pairs` pairs of this length and variance fill it.
 int64_t most_pairs(double pairs, double length, double length2) {
   return static_cast<int64_t>(std::ceil(pairs + 4 * root(length2) / length * std::sqrt(pairs) + 8));
 }
 
-// A round of `tokens` on the longer side.
+// The capacity for `tokens` on the longer side.
 RoundCapacity token_capacity(const Lengths& l, int64_t tokens) {
   const bool source_longer = l.source >= l.target;
   const double longer = std::max(l.source, l.target), shorter = std::min(l.source, l.target);

@@ -89,19 +89,20 @@ void Corpus::State::read_footer() {
     fail("{} is not a training corpus made by tandem prepare", path.string());
   }
   if (size < kCorpusMagic.size() + sizeof(uint64_t) + sizeof footer || size % 8 != 0) {
-    damaged("it is cut off");
+    damaged("it is truncated");
   }
   std::memcpy(&footer, mapping.data() + size - sizeof footer, sizeof footer);
   if (footer.magic != kCorpusMagic) {
-    damaged("it is cut off");
+    damaged("it is truncated");
   }
-  require(footer.version == kCorpusVersion, "{} has format version {}, this program reads version {}; prepare it again",
-          path.string(), footer.version, kCorpusVersion);
+  require(footer.version == kCorpusVersion,
+          "{} has format version {}, but this program reads version {}; prepare it again", path.string(),
+          footer.version, kCorpusVersion);
   const uint64_t room = size - kCorpusMagic.size() - sizeof footer;
   const uint64_t tokens = footer.tokens[0] + footer.tokens[1];
   if ((footer.id_bytes != 2 && footer.id_bytes != 4) || footer.pairs > room / 16 || footer.tokens[0] > room ||
       footer.tokens[1] > room || (tokens * footer.id_bytes + 7) / 8 * 8 + (2 * footer.pairs + 1) * 8 != room) {
-    damaged("its sizes do not add up");
+    damaged("its sizes do not match");
   }
   if (std::max(footer.vocabulary[0], footer.vocabulary[1]) > INT32_MAX) {
     damaged("its vocabulary is too large");
@@ -114,20 +115,20 @@ void Corpus::State::read_footer() {
 void Corpus::State::check_checksum() const {
   Checksum sum;
   sum.add(mapping.data(), mapping.size() - sizeof footer + offsetof(CorpusFooter, checksum));
-  require(sum.hex() == checksum, "{} is damaged: its checksum is {}, not the one it was written with", path.string(),
+  require(sum.hex() == checksum, "{} is damaged: its checksum is {}, not the one that was written", path.string(),
           sum.hex());
 }
 
-// After this no offset leaves the ids and no id leaves its vocabulary.
+// Guarantees that no offset points outside the ids and no id lies outside its vocabulary.
 void Corpus::State::check_content() const {
   if (offsets.front() != 0 || offsets.back() != footer.tokens[0] + footer.tokens[1]) {
-    damaged("its offsets do not fit its sentences");
+    damaged("its offsets do not match its ids");
   }
   for (size_t i = 0; i + 1 < offsets.size(); ++i) {
     const uint64_t first = offsets[i];
     const uint64_t count = offsets[i + 1] - first;
     if (offsets[i + 1] < first || offsets[i + 1] > offsets.back()) {
-      damaged("its offsets do not rise");
+      damaged("its offsets are not ascending");
     }
     const uint32_t bound = footer.vocabulary[i % 2];
     if (!(footer.id_bytes == 2 ? all_below(narrow() + first, count, bound) : all_below(wide() + first, count, bound))) {

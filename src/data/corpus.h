@@ -1,6 +1,6 @@
-// The memory-mapped training corpus: sentence pairs as piece ids, without bos and eos. docs/formats.md has the layout.
+// The memory-mapped training corpus: sentence pairs as token ids, without bos and eos. docs/formats.md has the layout.
 //
-// One copy a machine: every process maps the same pages. Thread-safe: const after open.
+// All processes of a machine map the same pages. Thread-safe: const after open.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace tandem {
 
 class Corpus {
  public:
-  // Maps the file and checks its sizes, every offset and id and, with `verify`, its checksum; fails naming file and
-  // fault.
+  // Maps the file and checks its sizes, every offset and id and, if `verify`, its checksum; errors name the file and
+  // the fault.
   static Corpus open(const std::filesystem::path& path, bool verify = true);
 
   Corpus(Corpus&&) noexcept;
@@ -24,11 +24,11 @@ class Corpus {
   ~Corpus();
 
   int64_t size() const;                           // sentence pairs
-  int64_t length(Side side, int64_t pair) const;  // pieces
-  int64_t tokens(Side side) const;                // pieces in all
+  int64_t length(Side side, int64_t pair) const;  // tokens
+  int64_t tokens(Side side) const;                // total number of tokens
   int32_t vocabulary(Side side) const;            // every id is below
   void append(Side side, int64_t pair, std::vector<int32_t>& ids) const;
-  const std::string& checksum() const;  // of the content, as hexadecimal digits
+  const std::string& checksum() const;  // the content's checksum as hexadecimal digits
 
  private:
   struct State;

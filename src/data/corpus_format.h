@@ -1,4 +1,4 @@
-// The layout of train.corpus, shared by its reader and its writer; docs/formats.md has it in words.
+// The layout of train.corpus, shared by its reader and its writer; docs/formats.md describes it.
 #pragma once
 
 #include <array>

@@ -20,7 +20,7 @@ void CorpusWriter::add_side(Side side, std::span<const int32_t> ids) {
   const auto index = static_cast<size_t>(side);
   for (const int32_t id : ids) {
     const auto wide = static_cast<uint32_t>(id);
-    require(wide < footer_.vocabulary[index], "the piece id {} is not in the vocabulary of {} pieces", id,
+    require(wide < footer_.vocabulary[index], "the token id {} is not in the vocabulary of {}", id,
             footer_.vocabulary[index]);
   }
   if (footer_.id_bytes == 4) {

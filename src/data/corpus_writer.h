@@ -15,7 +15,7 @@ namespace tandem {
 
 class CorpusWriter {
  public:
-  // The vocabularies' sizes decide between 16 and 32 bits for an id.
+  // The sizes of the vocabularies decide whether an id takes 16 or 32 bits.
   CorpusWriter(const std::filesystem::path& path, int32_t source_vocabulary, int32_t target_vocabulary);
 
   void add(std::span<const int32_t> source, std::span<const int32_t> target);
@@ -24,7 +24,7 @@ class CorpusWriter {
   int64_t pairs() const { return static_cast<int64_t>(lengths_.size() / 2); }
   int id_bytes() const { return static_cast<int>(footer_.id_bytes); }
   uint64_t bytes() const { return file_.size(); }
-  std::string checksum() const { return file_.checksum(); }  // of the whole file
+  std::string checksum() const { return file_.checksum(); }  // covers the whole file
 
  private:
   void add_side(Side side, std::span<const int32_t> ids);

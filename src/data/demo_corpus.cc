@@ -61,7 +61,7 @@ std::string english_below_thousand(int64_t n) {
   return n % 100 == 0 ? hundreds : hundreds + " and " + english_below_hundred(n % 100);
 }
 
-// As the first part of a longer word: a one at the end is "ein". Empty for 0.
+// A number as the first part of a longer word: a one at the end is "ein". Empty for 0.
 std::string german_part(int64_t n) {
   if (n == 0) {
     return "";
@@ -147,7 +147,7 @@ std::string german_number(int64_t number) {
 
 DemoPair demo_date(int64_t day, int64_t month, int64_t year) {
   require(year >= 1100 && year <= 2099 && month >= 1 && month <= 12 && day >= 1 && day <= days_of(month, year),
-          "there is no date {}-{}-{} in the demo corpus: use days of the years 1100 to 2099", year, month, day);
+          "{}-{}-{} is not a date of the demo corpus: its years are 1100 to 2099", year, month, day);
   return {fmt::format("the {} of {}, {}", english_ordinal(day), at(kEnglishMonths, month - 1), english_year(year)),
           fmt::format("der {} {} {}", german_ordinal(day), at(kGermanMonths, month - 1), german_year(year))};
 }
@@ -205,7 +205,7 @@ DemoPair random_pair(PhiloxStream& random) {
 
 std::vector<DemoPair> demo_pairs(int64_t count, uint64_t seed) {
   require(count >= 0 && count <= kMostDemoPairs, "the demo corpus has up to {} pairs, not {}", kMostDemoPairs, count);
-  constexpr uint32_t kPurpose = 0x64656D6F;  // "demo": apart from other streams with this seed
+  constexpr uint32_t kPurpose = 0x64656D6F;  // "demo": separates it from other streams with this seed
   PhiloxStream random(seed, kPurpose);
   std::unordered_set<std::string> sources, targets;
   std::vector<DemoPair> pairs;

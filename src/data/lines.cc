@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kBlock = size_t{1} << 18;
 
-// The raw bytes of a file, with its first bytes looked at in advance.
+// The raw bytes of a file, with a look ahead at its first bytes.
 class RawFile {
  public:
   explicit RawFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
@@ -49,7 +49,7 @@ class RawFile {
   RawFile(const RawFile&) = delete;
   RawFile& operator=(const RawFile&) = delete;
 
-  // Bytes read, or -1 at the end, as Boost.Iostreams wants it.
+  // Returns the number of bytes read, or -1 at the end, as Boost.Iostreams requires.
   std::streamsize read(char* buffer, std::streamsize bytes) {
     size_t count = std::min(head_.size() - head_used_, static_cast<size_t>(bytes));
     if (count > 0) {
@@ -102,7 +102,7 @@ class RawFile {
   ZstdFrames frames_;
 };
 
-// What Boost.Iostreams copies around in place of the file.
+// Boost.Iostreams copies this in place of the file.
 struct RawSource {
   using char_type = char;
   using category = io::source_tag;
@@ -130,14 +130,14 @@ struct LineReader::State {
   RawFile file;
   io::filtering_istreambuf text;
   std::vector<char> block;
-  std::string_view rest;  // of the block
+  std::string_view rest;  // the unread part of the block
   bool keep_mark;
   int64_t lines = 0;
   uint64_t bytes = 0;
   bool cut = false;
 };
 
-// The next block of text; false at the end.
+// Reads the next block of text; false at the end.
 bool LineReader::State::fill() {
   std::streamsize count = 0;
   try {
@@ -145,11 +145,10 @@ bool LineReader::State::fill() {
   } catch (const Error&) {
     throw;
   } catch (const std::exception&) {
-    fail("{} is damaged or cut off: it cannot be decompressed after line {}", file.name(), lines);
+    fail("{} is damaged or truncated: it cannot be decompressed after line {}", file.name(), lines);
   }
   if (count <= 0) {
-    require(!file.ends_inside_frame(), "{} is cut off: its compressed data ends too early, after line {}", file.name(),
-            lines);
+    require(!file.ends_inside_frame(), "{} is truncated: its compressed data ends after line {}", file.name(), lines);
     return false;
   }
   rest = {block.data(), static_cast<size_t>(count)};

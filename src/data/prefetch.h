@@ -1,4 +1,4 @@
-// Prepares training steps ahead on a thread of its own, so that the trainer does not wait for data.
+// Prepares training steps ahead of time on a thread of its own, so that the trainer does not wait for data.
 //
 // The steps come in the order in which they were produced. One consumer.
 #pragma once
@@ -16,13 +16,14 @@ namespace tandem {
 
 class Prefetcher {
  public:
-  // `produce` runs on the prefetcher's thread until the prefetcher dies; at most `depth` steps lie ready.
+  // `produce` runs on the prefetcher's thread until the prefetcher is destroyed; at most `depth` steps lie ready.
   explicit Prefetcher(std::function<TrainStep()> produce, size_t depth = 4);
   ~Prefetcher();  // waits only for the step that is being produced
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // The next step. What `produce` threw is thrown here, after the steps before it and again at every later call.
+  // Returns the next step. An error of `produce` is thrown here after the steps before it, and again by every later
+  // call.
   TrainStep next();
 
  private:
@@ -35,7 +36,7 @@ class Prefetcher {
   std::deque<TrainStep> ready_;
   std::exception_ptr error_;
   bool stop_ = false;
-  std::thread thread_;  // last, so that all it uses is there when it starts
+  std::thread thread_;  // last, so that everything it uses exists when it starts
 };
 
 }  // namespace tandem

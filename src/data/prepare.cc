@@ -24,9 +24,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr uint32_t kShufflePurpose = 0x5A, kDropoutPurpose = 0x10000;  // of the random stream; the latter + copy
+constexpr uint32_t kShufflePurpose = 0x5A, kDropoutPurpose = 0x10000;  // of random streams; the latter + copy
 constexpr size_t kChunk = 16384;                                       // pairs encoded between two writes
-constexpr size_t kPiece = 256;                                         // pairs of one piece of work
+constexpr size_t kTaskPairs = 256;                                     // pairs of one task
 
 uint64_t pair_hash(const std::string& source, const std::string& target) {
   Checksum sum;
@@ -36,16 +36,16 @@ uint64_t pair_hash(const std::string& source, const std::string& target) {
   return sum.value();
 }
 
-// One piece of work: some pairs, encoded.
+// The result of one task: some pairs, encoded.
 struct Encoded {
-  std::vector<int32_t> ids;       // of all sentences, source and target in turn
-  std::vector<uint32_t> lengths;  // of every sentence
+  std::vector<int32_t> ids;       // the ids of all sentences, source and target in turn
+  std::vector<uint32_t> lengths;  // the length of every sentence
   uint64_t bytes[2] = {0, 0};
   int64_t words[2] = {0, 0};
   int64_t empty = 0, held_out = 0;
 };
 
-// The work of one prepare(), step by step.
+// One prepare(), step by step.
 class Preparation {
  public:
   Preparation(const PrepareConfig& config, NewDirectory& out)
@@ -74,12 +74,12 @@ class Preparation {
   Stopwatch total_;
   PrepareStats stats_;
   Manifest manifest_{kPreparedKind, {}};
-  std::vector<uint64_t> places_;              // of the cleaned pairs in the store
-  std::unordered_set<uint64_t> known_;        // hashes of pairs, with --deduplicate
+  std::vector<uint64_t> places_;              // positions of the cleaned pairs in the store
+  std::unordered_set<uint64_t> known_;        // hashes of all pairs, for --deduplicate
   std::unordered_set<uint64_t> held_out_;     // hashes of the validation pairs taken out of the training text
-  WordCounts counts_[2];                      // joint: the first
-  std::optional<Subwords> subwords_[2];       // joint: the first
-  std::optional<SubwordDropout> dropout_[2];  // with --subword-dropout, in the same way
+  WordCounts counts_[2];                      // if joint, only the first is used
+  std::optional<Subwords> subwords_[2];       // likewise
+  std::optional<SubwordDropout> dropout_[2];  // with --subword-dropout; likewise
 };
 
 void Preparation::use_tokenizer(size_t i, Subwords subwords, const std::string& name) {
@@ -173,7 +173,8 @@ void Preparation::order_and_hold_out() {
   }
   places_.resize(places_.size() - valid);
   require(places_.size() <= INT32_MAX / static_cast<size_t>(config_.copies),
-          "{} pairs, {} of each, are more than training takes, {} in all", places_.size(), config_.copies, INT32_MAX);
+          "{} pairs with {} copies of each are too many: training takes at most {} in all", places_.size(),
+          config_.copies, INT32_MAX);
   if (!config_.shuffle) {
     std::sort(places_.begin(), places_.end());
   }
@@ -203,7 +204,7 @@ void Preparation::learn_tokenizers() {
   stats_.seconds_training = watch.seconds();
 }
 
-// The pairs at `places`, of which the first one has the number `first` among all.
+// Encodes the pairs at `places`; the first of them has the number `first` in the corpus.
 Encoded Preparation::encoded(std::span<const uint64_t> places, size_t first, int64_t copy) const {
   Encoded result;
   std::string text[2];
@@ -226,7 +227,7 @@ Encoded Preparation::encoded(std::span<const uint64_t> places, size_t first, int
     encode(0);
     const size_t middle = result.ids.size();
     encode(1);
-    if (middle == before || result.ids.size() == middle) {  // such as zero-width spaces only
+    if (middle == before || result.ids.size() == middle) {  // for example only zero-width spaces
       result.ids.resize(before);
       ++result.empty;
       continue;
@@ -276,10 +277,10 @@ void Preparation::encode() {
     const size_t first = done % all.size();
     const auto copy = static_cast<int64_t>(done / all.size());
     const auto chunk = all.subspan(first, std::min(kChunk, all.size() - first));
-    std::vector<Encoded> pieces((chunk.size() + kPiece - 1) / kPiece);
+    std::vector<Encoded> pieces((chunk.size() + kTaskPairs - 1) / kTaskPairs);
     Threads(config_.threads).parallel_for(std::ssize(pieces), [&](int64_t i) {
-      const size_t begin = static_cast<size_t>(i) * kPiece;
-      const auto own = chunk.subspan(begin, std::min(kPiece, chunk.size() - begin));
+      const size_t begin = static_cast<size_t>(i) * kTaskPairs;
+      const auto own = chunk.subspan(begin, std::min(kTaskPairs, chunk.size() - begin));
       pieces[static_cast<size_t>(i)] = encoded(own, first + begin, copy);
     });
     for (const Encoded& piece : pieces) {
@@ -330,7 +331,7 @@ PrepareStats Preparation::run() {
 
 PrepareStats prepare(const PrepareConfig& config) {
   check_config(config);
-  const Signals signals;  // before there is a directory that a signal must not leave behind
+  const Signals signals;  // before any directory exists that a signal must not leave behind
   NewDirectory out(config.out, config.force);
   const EndOnSignal stoppable(signals, out.temporary());
   PrepareStats stats;

@@ -1,7 +1,7 @@
-// From text files to a directory that training reads: clean, shuffle, learn subwords, encode.
+// From text files to a directory that training reads: cleans, shuffles, learns subwords and encodes.
 //
-// Same input and seed = same bytes of every file but stats.json, at any number of threads. Memory does not grow with
-// the text (16 bytes a pair and 8 for each copy are kept; the cleaned text waits in a scratch file).
+// The same input and seed give the same bytes of every file but stats.json, for any number of threads. Memory is 16
+// bytes a pair and 8 for each copy, whatever the text's size; the cleaned text waits in a scratch file.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 namespace tandem {
 
 struct PrepareConfig {
-  // Training text: source and target files (as many of one as of the other), or files with both in two columns.
+  // Training text: source and target files (equally many), or files with both in two columns.
   std::vector<std::string> source, target, tsv;
   std::string valid_source, valid_target, test_source, test_target;  // empty = none
-  int64_t valid_size = 0;  // > 0: this many pairs are taken out of the training text for validation
+  int64_t valid_size = 0;  // > 0: take this many pairs out of the training text for validation
 
   std::filesystem::path out;
   bool force = false;  // replace `out` if it is a prepared directory
@@ -33,13 +33,13 @@ struct PrepareConfig {
   bool separate = false;                    // one vocabulary for each side
   SubwordTraining training;
   double subword_dropout = 0;  // probability that a merge of the training text is left out
-  int64_t copies = 1;          // of every training pair, each with other merges left out
+  int64_t copies = 1;          // copies of every training pair, each with other merges left out
 
   int threads = 0;  // 0 = all cores
 };
 
-// Fails with one sentence, and leaves nothing behind. SIGINT and SIGTERM end the process with 128 + signal, and leave
-// nothing behind either.
+// On failure nothing is left behind. SIGINT and SIGTERM end the process with 128 + signal and leave nothing behind
+// either.
 PrepareStats prepare(const PrepareConfig& config);
 
 }  // namespace tandem

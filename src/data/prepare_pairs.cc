@@ -97,7 +97,7 @@ double PairReader::share() const {
 namespace {
 
 struct Record {
-  uint32_t source = 0, target = 0;  // bytes, the texts follow
+  uint32_t source = 0, target = 0;  // bytes; the texts follow
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Sentence pairs from text files, and the scratch file where cleaned pairs wait.
+// Reads sentence pairs from text files, and keeps cleaned pairs in a scratch file.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace tandem {
 
-// All pairs of two lists of files, or of a list of two-column files, one file after the other.
+// All pairs of two lists of files, or of one list of two-column files, one file after the other.
 class PairReader {
  public:
-  // Either `source` and `target`, or `tsv`. Fails when a "-" would be read twice or the lists differ in length.
+  // Give either `source` and `target`, or `tsv`. Fails if a "-" would be read twice or the lists differ in length.
   PairReader(std::vector<std::string> source, std::vector<std::string> target, std::vector<std::string> tsv);
 
-  // False when all files are at their end. Fails for an empty file and for two files with unequal numbers of lines.
+  // False if all files are at their end. Fails for an empty file and for two files with unequal numbers of lines.
   bool next(std::string& source, std::string& target);
   bool cut() const { return cut_; }  // the last pair had a line longer than LineReader::kLongestLine
 
-  std::string place() const;      // "line 12 of a.en" for messages
-  uint64_t source_bytes() const;  // of text read so far, line ends counted
+  std::string place() const;      // "line 12 of a.en", for messages
+  uint64_t source_bytes() const;  // bytes of text read so far, line ends counted
   uint64_t target_bytes() const;
-  double share() const;  // of all files, each counted the same; negative where not known
+  double share() const;  // share of all files, each counted the same; negative if unknown
 
  private:
   bool next_line(std::string& source, std::string& target);
@@ -33,7 +33,7 @@ class PairReader {
   void close_files();
   [[noreturn]] void fail_unequal();
 
-  std::vector<std::string> source_, target_;  // with tsv: source_ has the files
+  std::vector<std::string> source_, target_;  // if tsv_, source_ has the files
   bool tsv_;
   bool cut_ = false;
   size_t file_ = 0;
@@ -49,7 +49,7 @@ class PairStore {
   PairStore(const PairStore&) = delete;
   PairStore& operator=(const PairStore&) = delete;
 
-  uint64_t add(const std::string& source, const std::string& target);  // gives the pair's place
+  uint64_t add(const std::string& source, const std::string& target);  // returns the pair's position
   void end_writing();
   // Thread-safe.
   void read(uint64_t place, std::string& source, std::string& target) const;

@@ -41,7 +41,7 @@ void EndOnSignal::watch() {
     last = done_;  // a signal that came before the end still counts
     if (const int signal = signals_.stop_signal(); signal != 0) {
       std::error_code ignored;
-      while (std::filesystem::exists(scratch_, ignored)) {  // the work goes on and may write another file meanwhile
+      while (std::filesystem::exists(scratch_, ignored)) {  // the work continues and may write another file
         std::filesystem::remove_all(scratch_, ignored);
       }
       log::status("");

@@ -1,4 +1,4 @@
-// What a long preparation shows, and how it stops when asked to.
+// The progress display of a long preparation, and its reaction to signals.
 #pragma once
 
 #include <atomic>
@@ -13,26 +13,26 @@
 
 namespace tandem {
 
-// A status line with rate and remaining time on a terminal; nothing elsewhere. It vanishes with the object.
+// A status line with rate and remaining time; on a terminal only. It vanishes with the object.
 class StatusLine {
  public:
   StatusLine(std::string work, std::string unit) : work_(std::move(work)), unit_(std::move(unit)) {}
   ~StatusLine();
-  // share: of the whole work, or negative when it is not known.
+  // share: the part of the whole work that is done, or negative if unknown.
   void show(int64_t done, double share);
 
  private:
   std::string work_, unit_;
   Stopwatch watch_;
-  double last_ = -1;  // seconds at which the line was drawn
+  double last_ = -1;  // seconds at which the line was last drawn
 };
 
-// While it lives, SIGINT and SIGTERM remove the scratch directory and end the process with 128 + signal, also in the
-// middle of a library's long call or while standard input is awaited.
+// While it lives, SIGINT and SIGTERM remove the scratch directory and end the process with 128 + signal, even during a
+// library's long call or while standard input is awaited.
 class EndOnSignal {
  public:
   EndOnSignal(const Signals& signals, std::filesystem::path scratch);
-  // When a signal has come, the process ends here and not through what it broke.
+  // If a signal has come, the process ends here instead of running into errors that the removal causes.
   ~EndOnSignal();
   EndOnSignal(const EndOnSignal&) = delete;
   EndOnSignal& operator=(const EndOnSignal&) = delete;

@@ -1,4 +1,4 @@
-// What `tandem prepare` counts, as a table and as stats.json.
+// The counts of `tandem prepare`, as a table and as stats.json.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@ struct SideStats {
   // Counts one encoded sentence of at least one token.
   void add_sentence(std::span<const int32_t> ids, int32_t unknown_id);
 
-  uint64_t raw_bytes = 0;      // of text, line ends counted
-  uint64_t cleaned_bytes = 0;  // of the pairs that are kept, line ends counted
-  uint64_t encoded_bytes = 0;  // of their ids in the corpus
-  int64_t words = 0;           // of the pairs that are kept
+  uint64_t raw_bytes = 0;      // bytes of text, line ends counted
+  uint64_t cleaned_bytes = 0;  // bytes of the pairs that are kept, line ends counted
+  uint64_t encoded_bytes = 0;  // bytes of their ids in the corpus
+  int64_t words = 0;           // words of the pairs that are kept
   int64_t tokens = 0;
   int64_t unknown = 0;  // tokens that are unk
   int64_t vocabulary = 0;
@@ -31,10 +31,10 @@ struct SideStats {
 
 struct PrepareStats {
   int64_t raw_pairs = 0;
-  int64_t pairs = 0;                            // in the training corpus, copies counted
-  int64_t copies = 1;                           // of every pair, each in other pieces
-  double subword_dropout = 0;                   // rate of the merges left out
-  std::array<int64_t, kDropReasons> dropped{};  // by DropReason
+  int64_t pairs = 0;                            // pairs in the training corpus, copies counted
+  int64_t copies = 1;                           // copies of every pair, each cut into other pieces
+  double subword_dropout = 0;                   // probability that a merge is left out
+  std::array<int64_t, kDropReasons> dropped{};  // indexed by DropReason
   int64_t valid_pairs = 0, test_pairs = 0;
   SideStats side[2];
   bool joint = true;

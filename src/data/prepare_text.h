@@ -1,4 +1,4 @@
-// Checks of prepare's settings, and its validation and test sets.
+// Checks prepare's settings, and reads its validation and test sets.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// Lines of both sides as they came, "\n" after each.
+// The unchanged lines of both sides, with "\n" after each.
 struct TextSet {
   void add(const std::string& source_line, const std::string& target_line);
 
@@ -16,11 +16,11 @@ struct TextSet {
   int64_t pairs = 0;
 };
 
-// Nothing is cleaned: the reference must stay raw. Fails for unequal line counts and for text that is not UTF-8; warns
-// of empty lines. Both names empty = an empty set.
+// The text is not cleaned: the reference must stay raw. Fails for unequal line counts and for text that is not UTF-8;
+// warns of empty lines. If both names are empty, so is the set.
 TextSet read_text_set(const std::string& source, const std::string& target);
 
-// Fails with one sentence that lists every impossible setting.
+// Fails with a message that lists every impossible setting.
 void check_config(const PrepareConfig& config);
 
 }  // namespace tandem

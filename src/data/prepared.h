@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// Raw text, line i of source says the same as line i of target. Empty when the set was not given.
+// Raw text: line i of target is the translation of line i of source. Empty if the set was not given.
 struct TextPairs {
   std::vector<std::string> source;
   std::vector<std::string> target;
@@ -20,7 +20,7 @@ struct TextPairs {
 };
 
 struct Prepared {
-  // Checks manifest and checksums of every file; fails with one sentence that names the damaged file.
+  // Checks the manifest and the checksums of every file; an error names the damaged file.
   static Prepared open(const std::filesystem::path& directory);
 
   std::filesystem::path directory;
@@ -28,15 +28,15 @@ struct Prepared {
   TextPairs valid;
   TextPairs test;
   bool joint = true;  // one subword model for both sides
-  // With a joint vocabulary both are the same model.
+  // With a joint vocabulary both sides have the same model.
   const Subwords& subwords(Side side) const { return side == Side::source || joint ? source : target.front(); }
-  // A training sentence in the pieces that translation uses: with subword dropout the corpus has others. Where a piece
-  // is unknown, so is its text, and they stay as they are.
+  // A training sentence in the tokens that translation uses: with subword dropout the corpus has others. A sentence
+  // with unknown tokens stays as it is, because their text is lost.
   std::vector<int32_t> plain_pieces(Side side, int64_t pair) const;
-  std::string fingerprint;  // changes when anything that training reads changes; for resume checks
+  std::string fingerprint;  // changes if anything that training reads changes; resuming compares it
 
   Subwords source;
-  std::vector<Subwords> target;  // empty when joint
+  std::vector<Subwords> target;  // empty if joint
 };
 
 }  // namespace tandem

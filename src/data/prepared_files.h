@@ -14,7 +14,7 @@ constexpr const char* kSourceTokenizerFile = "source.model";
 constexpr const char* kTargetTokenizerFile = "target.model";
 constexpr const char* kStatisticsFile = "stats.json";
 
-// Changes when anything changes that training reads.
+// Changes if anything changes that training reads.
 std::string prepared_fingerprint(const Manifest& manifest);
 
 }  // namespace tandem

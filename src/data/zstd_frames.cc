@@ -59,7 +59,7 @@ void ZstdFrames::read_field() {
     }
     case State::block: {
       const bool last = (value & 1) == 1;
-      const bool repeated = (value >> 1 & 3) == 1;  // one byte stands for the whole block
+      const bool repeated = (value >> 1 & 3) == 1;  // one byte represents the whole block
       skip_ = (repeated ? 1 : value >> 3) + (last && checksum_ ? 4 : 0);
       state_ = last ? State::magic : State::block;
       wanted_ = last ? 4 : 3;

@@ -1,5 +1,5 @@
-// Follows the frames of a zstd stream, to see whether it ends where a frame ends. Boost's decompressor does not tell a
-// file that was cut off from a complete one.
+// Follows the frames of a zstd stream, to see whether it ends where a frame ends. Boost's decompressor does not
+// distinguish a truncated file from a complete one.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ class ZstdFrames {
   void read_field();
 
   State state_ = State::magic;
-  size_t wanted_ = 4;  // bytes of the field being read
-  std::string field_;  // those that have come
-  uint64_t skip_ = 0;  // bytes to pass over before the next field
+  size_t wanted_ = 4;  // bytes of the field that is being read
+  std::string field_;  // its bytes so far
+  uint64_t skip_ = 0;  // bytes to skip before the next field
   bool checksum_ = false;
 };
 

@@ -17,7 +17,7 @@ namespace {
 using testing::message_of;
 using testing::Sentences;
 
-// Random lengths from `shortest` to `longest`, ids from 4 to 99, and the pair's number as the first piece of both
+// Random lengths from `shortest` to `longest`, ids from 4 to 99, and the pair's number as the first token of both
 // sides.
 struct Pairs {
   Sentences source, target;
@@ -42,13 +42,13 @@ struct Pairs {
 
 std::vector<int64_t> pairs_of(const TrainStep& step) {
   std::vector<int64_t> pairs;
-  for (const HostBatch& round : step.rounds) {
-    pairs.insert(pairs.end(), round.pairs.begin(), round.pairs.end());
+  for (const HostBatch& micro_batch : step.rounds) {
+    pairs.insert(pairs.end(), micro_batch.pairs.begin(), micro_batch.pairs.end());
   }
   return pairs;
 }
 
-// The order by token, the simple way.
+// Checks the order by token in a simple way.
 void expect_order(const HostSide& side) {
   std::map<int32_t, std::vector<int32_t>> rows;
   for (size_t row = 0; row < side.tokens.size(); ++row) {
@@ -92,20 +92,20 @@ TEST(Batcher, an_epoch_has_every_pair_once) {
   const BatchConfig config{.tokens = 200, .seed = 3};
   Batcher batcher(corpus, config);
   std::vector<int64_t> seen;
-  std::vector<int64_t> next_source, next_target;  // of each step's first pair
+  std::vector<int64_t> next_source, next_target;  // tokens of each step's first pair
   std::vector<TrainStep> steps;
   while (seen.size() < 1500) {
     steps.push_back(batcher.next());
     const TrainStep& step = steps.back();
     ASSERT_EQ(step.rounds.size(), 1U);
-    const HostBatch& round = step.rounds[0];
+    const HostBatch& micro_batch = step.rounds[0];
     EXPECT_LE(step.source_tokens, 200);
     EXPECT_LE(step.target_tokens, 200);
-    EXPECT_EQ(step.source_tokens, static_cast<int64_t>(round.source.tokens.size()));
-    EXPECT_EQ(step.target_tokens, static_cast<int64_t>(round.labels.size()));
-    EXPECT_EQ(step.pairs, static_cast<int64_t>(round.pairs.size()));
-    next_source.push_back(round.source.starts[1]);
-    next_target.push_back(round.target.starts[1]);
+    EXPECT_EQ(step.source_tokens, static_cast<int64_t>(micro_batch.source.tokens.size()));
+    EXPECT_EQ(step.target_tokens, static_cast<int64_t>(micro_batch.labels.size()));
+    EXPECT_EQ(step.pairs, static_cast<int64_t>(micro_batch.pairs.size()));
+    next_source.push_back(micro_batch.source.starts[1]);
+    next_target.push_back(micro_batch.target.starts[1]);
     const std::vector<int64_t> now = pairs_of(step);
     seen.insert(seen.end(), now.begin(), now.end());
     EXPECT_NEAR(step.epochs_done, static_cast<double>(seen.size()) / 500, 1e-9);
@@ -129,21 +129,21 @@ TEST(Batcher, packs_what_the_corpus_holds) {
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
   Batcher batcher(corpus, {.tokens = 150, .round = {40, 40}});
   for (int i = 0; i < 20; ++i) {
-    for (const HostBatch& round : batcher.next().rounds) {
+    for (const HostBatch& micro_batch : batcher.next().rounds) {
       Sentences source, target;
-      for (const int64_t pair : round.pairs) {
+      for (const int64_t pair : micro_batch.pairs) {
         source.push_back(pairs.source[static_cast<size_t>(pair)]);
         target.push_back(pairs.target[static_cast<size_t>(pair)]);
       }
       const HostBatch expected = pack(source, target);
-      EXPECT_EQ(round.source.tokens, expected.source.tokens);
-      EXPECT_EQ(round.source.position, expected.source.position);
-      EXPECT_EQ(round.source.starts, expected.source.starts);
-      EXPECT_EQ(round.target.tokens, expected.target.tokens);
-      EXPECT_EQ(round.target.longest, expected.target.longest);
-      EXPECT_EQ(round.labels, expected.labels);
-      expect_order(round.source);
-      expect_order(round.target);
+      EXPECT_EQ(micro_batch.source.tokens, expected.source.tokens);
+      EXPECT_EQ(micro_batch.source.position, expected.source.position);
+      EXPECT_EQ(micro_batch.source.starts, expected.source.starts);
+      EXPECT_EQ(micro_batch.target.tokens, expected.target.tokens);
+      EXPECT_EQ(micro_batch.target.longest, expected.target.longest);
+      EXPECT_EQ(micro_batch.labels, expected.labels);
+      expect_order(micro_batch.source);
+      expect_order(micro_batch.target);
     }
   }
 }
@@ -200,8 +200,8 @@ TEST(Batcher, goes_on_from_a_cursor) {
   EXPECT_NE(message_of([&] { other.seek({-1, 0}); }), "");
 }
 
-// The same pairs in the same order, whoever works on them; `first` says where a round's tokens lie in the whole step.
-TEST(Batcher, workers_and_rounds_share_the_same_steps) {
+// The pairs and their order do not depend on who works on them; `first` is a micro-batch's offset in the whole step.
+TEST(Batcher, workers_and_micro_batches_share_the_same_steps) {
   const Pairs pairs(300, 0, 25);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
   for (const int workers : {1, 2, 3, 4, 7}) {
@@ -225,16 +225,16 @@ TEST(Batcher, workers_and_rounds_share_the_same_steps) {
           EXPECT_EQ(part.after.index, expected.after.index);
           EXPECT_TRUE(micro > 0 || part.rounds.size() <= 1);
           int64_t cost = 0;
-          for (const HostBatch& round : part.rounds) {
-            EXPECT_EQ(round.source.first, source.size());
-            EXPECT_EQ(round.target.first, target.size());
-            EXPECT_FALSE(round.pairs.empty());
-            EXPECT_TRUE(micro == 0 || static_cast<int64_t>(round.source.tokens.size()) <= micro);
-            EXPECT_TRUE(micro == 0 || static_cast<int64_t>(round.target.tokens.size()) <= micro);
-            source.insert(source.end(), round.source.tokens.begin(), round.source.tokens.end());
-            target.insert(target.end(), round.target.tokens.begin(), round.target.tokens.end());
-            together.insert(together.end(), round.pairs.begin(), round.pairs.end());
-            cost += static_cast<int64_t>(round.source.tokens.size() + round.target.tokens.size());
+          for (const HostBatch& micro_batch : part.rounds) {
+            EXPECT_EQ(micro_batch.source.first, source.size());
+            EXPECT_EQ(micro_batch.target.first, target.size());
+            EXPECT_FALSE(micro_batch.pairs.empty());
+            EXPECT_TRUE(micro == 0 || static_cast<int64_t>(micro_batch.source.tokens.size()) <= micro);
+            EXPECT_TRUE(micro == 0 || static_cast<int64_t>(micro_batch.target.tokens.size()) <= micro);
+            source.insert(source.end(), micro_batch.source.tokens.begin(), micro_batch.source.tokens.end());
+            target.insert(target.end(), micro_batch.target.tokens.begin(), micro_batch.target.tokens.end());
+            together.insert(together.end(), micro_batch.pairs.begin(), micro_batch.pairs.end());
+            cost += static_cast<int64_t>(micro_batch.source.tokens.size() + micro_batch.target.tokens.size());
           }
           least = std::min(least, cost);
           most = std::max(most, cost);
@@ -248,12 +248,12 @@ TEST(Batcher, workers_and_rounds_share_the_same_steps) {
   }
 }
 
-// Tokens of every part of a step, in order.
+// The tokens of every part of a step, in order.
 using Parts = std::vector<std::pair<std::vector<int32_t>, std::vector<int32_t>>>;
 
 void append_parts(Parts& parts, const TrainStep& step) {
-  for (const HostBatch& round : step.rounds) {
-    const HostSide &source = round.source, &target = round.target;
+  for (const HostBatch& micro_batch : step.rounds) {
+    const HostSide &source = micro_batch.source, &target = micro_batch.target;
     ASSERT_EQ(source.parts.size(), target.parts.size());
     ASSERT_GE(source.parts.size(), 2U);
     for (const HostSide* side : {&source, &target}) {
@@ -269,7 +269,7 @@ void append_parts(Parts& parts, const TrainStep& step) {
   }
 }
 
-// Whoever works on a step, in whatever rounds, it has the same parts, and shares are even.
+// A step has the same parts for any number of workers and micro-batches, and the workers' shares are even.
 TEST(Batcher, parts_do_not_depend_on_workers_and_rounds) {
   const Pairs pairs(1500, 0, 10);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
@@ -289,10 +289,10 @@ TEST(Batcher, parts_do_not_depend_on_workers_and_rounds) {
             const TrainStep step = batcher.next();
             append_parts(found, step);
             int64_t tokens = 0;
-            for (const HostBatch& round : step.rounds) {
-              EXPECT_TRUE(micro == 0 || static_cast<int64_t>(round.source.tokens.size()) <= micro);
-              EXPECT_TRUE(micro == 0 || static_cast<int64_t>(round.target.tokens.size()) <= micro);
-              tokens += static_cast<int64_t>(round.source.tokens.size() + round.target.tokens.size());
+            for (const HostBatch& micro_batch : step.rounds) {
+              EXPECT_TRUE(micro == 0 || static_cast<int64_t>(micro_batch.source.tokens.size()) <= micro);
+              EXPECT_TRUE(micro == 0 || static_cast<int64_t>(micro_batch.target.tokens.size()) <= micro);
+              tokens += static_cast<int64_t>(micro_batch.source.tokens.size() + micro_batch.target.tokens.size());
             }
             EXPECT_FALSE(step.source_ids.empty());
             most = std::max(most, tokens);
@@ -316,7 +316,7 @@ TEST(Batcher, parts_do_not_depend_on_workers_and_rounds) {
   }
 }
 
-// Steps whose parts would be just larger than the smallest rounds.
+// Steps whose parts would be just larger than the smallest micro-batches.
 TEST(Batcher, rounds_of_256_tokens_hold_whole_parts) {
   const Pairs pairs(3000, 0, 10);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
@@ -410,7 +410,7 @@ TEST(Batcher, says_what_cannot_work) {
   const Corpus corpus = testing::corpus_of(source, target);
   const auto message = [&](const BatchConfig& config) { return message_of([&] { Batcher(corpus, config); }); };
   EXPECT_EQ(message({.tokens = 20}),
-            "training pair 1 has 21 tokens but a step takes only 20: raise batch.tokens or "
+            "training pair 1 has 21 tokens but a step holds only 20: raise batch.tokens or "
             "lower max_length");
   EXPECT_NE(message({.tokens = 100, .round = {20, 20}}).find("micro_batch"), std::string::npos);
   EXPECT_NE(message({.max_length = 4}).find("none of the 3"), std::string::npos);
@@ -423,7 +423,7 @@ TEST(Batcher, says_what_cannot_work) {
   EXPECT_THROW(Batcher(corpus, {}, 2, 2), Error);
 }
 
-// What several workers add up for an embedding is a row for each id that occurs anywhere in the step.
+// The all-reduce of an embedding's gradient has one row for each id that occurs anywhere in the step.
 TEST(Batcher, WorkersNumberTheRowsOfTheWholeStep) {
   const Pairs pairs(300, 1, 12);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
@@ -437,19 +437,20 @@ TEST(Batcher, WorkersNumberTheRowsOfTheWholeStep) {
     const TrainStep whole = alone.next();
     EXPECT_TRUE(whole.source_ids.empty());
     std::set<int32_t> source, target;
-    for (const HostBatch& round : whole.rounds) {
-      source.insert(round.source.tokens.begin(), round.source.tokens.end());
-      target.insert(round.target.tokens.begin(), round.target.tokens.end());
+    for (const HostBatch& micro_batch : whole.rounds) {
+      source.insert(micro_batch.source.tokens.begin(), micro_batch.source.tokens.end());
+      target.insert(micro_batch.target.tokens.begin(), micro_batch.target.tokens.end());
     }
     for (Batcher& worker : workers) {
       const TrainStep part = worker.next();
       EXPECT_EQ(part.source_ids, std::vector<int32_t>(source.begin(), source.end()));
       EXPECT_EQ(part.target_ids, std::vector<int32_t>(target.begin(), target.end()));
-      for (const HostBatch& round : part.rounds) {
-        for (size_t run = 0; run < round.source.order_ids.size(); ++run) {
-          const auto row =
-              static_cast<size_t>(round.source.order_rows[static_cast<size_t>(round.source.order_starts[run])]);
-          EXPECT_EQ(part.source_ids[static_cast<size_t>(round.source.order_ids[run])], round.source.tokens[row]);
+      for (const HostBatch& micro_batch : part.rounds) {
+        for (size_t run = 0; run < micro_batch.source.order_ids.size(); ++run) {
+          const auto row = static_cast<size_t>(
+              micro_batch.source.order_rows[static_cast<size_t>(micro_batch.source.order_starts[run])]);
+          EXPECT_EQ(part.source_ids[static_cast<size_t>(micro_batch.source.order_ids[run])],
+                    micro_batch.source.tokens[row]);
         }
       }
     }

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// Lengths of a bell shape around `mean` on the source side, the target `ratio` times as long with noise.
+// Source lengths are bell-shaped around `mean`; targets are `ratio` times as long, with noise.
 Corpus make_corpus(int64_t pairs, double mean, double ratio) {
   PhiloxStream random(9, 9);
   const auto draw = [&random](double around, double spread) {
@@ -29,7 +29,7 @@ Corpus make_corpus(int64_t pairs, double mean, double ratio) {
   return testing::corpus_of(source, target);
 }
 
-// One round for nearly every step, and few rows that hold no token, whichever side is longer.
+// Nearly every step takes one micro-batch with few rows that hold no token, whichever side is longer.
 TEST(RoundCapacities, ATokenBudgetNearlyAlwaysFitsOneRound) {
   for (const double ratio : {0.7, 1.0, 1.3}) {
     const Corpus corpus = make_corpus(6000, 25, ratio);
@@ -71,7 +71,7 @@ TEST(RoundCapacities, ASentenceBudgetHasSeveralSizes) {
   EXPECT_LE(rounds, 102U);
 }
 
-// A rank's part of a step nearly always fits one round, which has room for little more than that part.
+// A rank's part of a step nearly always fits one micro-batch, which has room for little more than that part.
 TEST(RoundCapacities, RanksHaveRoomForTheirParts) {
   const Corpus corpus = make_corpus(6000, 25, 1.1);
   for (const BatchConfig& budget :
@@ -85,9 +85,9 @@ TEST(RoundCapacities, RanksHaveRoomForTheirParts) {
       for (int rank = 0; rank < ranks; ++rank) {
         Batcher batcher(corpus, config, rank, ranks);
         for (int i = 0; i < kSteps; ++i) {
-          for (const HostBatch& round : batcher.next().rounds) {
-            const auto source = static_cast<int64_t>(round.source.tokens.size());
-            const auto target = static_cast<int64_t>(round.target.tokens.size());
+          for (const HostBatch& micro_batch : batcher.next().rounds) {
+            const auto source = static_cast<int64_t>(micro_batch.source.tokens.size());
+            const auto target = static_cast<int64_t>(micro_batch.target.tokens.size());
             const auto fitting = std::find_if(capacities.begin(), capacities.end(), [&](const RoundCapacity& size) {
               return source <= size.source && target <= size.target;
             });
@@ -108,7 +108,7 @@ TEST(RoundCapacities, TheLongestPairAlwaysFits) {
   const Corpus corpus = make_corpus(500, 25, 1.2);
   BatchConfig config{.tokens = 20000, .max_length = 256};
   config.round = round_capacities(corpus, config, 1)[0];
-  Batcher batcher(corpus, config);  // fails where a pair does not fit
+  Batcher batcher(corpus, config);  // fails if a pair does not fit
   EXPECT_GT(batcher.next().rounds.size(), 100U);
 }
 

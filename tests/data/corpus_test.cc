@@ -69,7 +69,7 @@ TEST_F(CorpusFile, KeepsPairsWithNarrowAndWideIds) {
   }
 }
 
-// A CRC over data and its own CRC is a constant; the file must not be such data, or all fingerprints were the same.
+// A CRC over data and its own CRC is a constant; the file must not be such data, or all fingerprints would be equal.
 TEST_F(CorpusFile, OtherContentOfTheSameSizeHasAnotherChecksum) {
   std::set<std::string> sums;
   for (const int32_t id : {1, 2, 3}) {
@@ -103,7 +103,7 @@ TEST_F(CorpusFile, EveryFlippedBitAndEveryCutIsFound) {
   }
 }
 
-// A file made to harm, with a right checksum: whatever opens can be read to its end.
+// Malicious files with a correct checksum: if one opens, it can be read to its end.
 TEST_F(CorpusFile, HostileNumbersWithoutChecksum) {
   write(12, 50, 50);
   const std::string whole = read_file(path());

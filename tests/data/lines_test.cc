@@ -104,7 +104,7 @@ TEST_F(Lines, CutOffOrDamagedPackingIsFound) {
     for (const size_t missing : {size_t{1}, size_t{3}, content.size() / 2, content.size() - 7}) {
       const std::string error = error_of(content.substr(0, content.size() - missing));
       EXPECT_NE(error.find((directory_ / "file").string() + " is "), std::string::npos) << missing << ": " << error;
-      EXPECT_NE(error.find("cut off"), std::string::npos) << missing << ": " << error;
+      EXPECT_NE(error.find("truncated"), std::string::npos) << missing << ": " << error;
     }
     EXPECT_NE(error_of(content + "rubbish").find("damaged"), std::string::npos);
   }

@@ -38,7 +38,7 @@ std::vector<BleuStats> sentences(size_t count, uint32_t index) {
   return all;
 }
 
-// Of 300 corpora 95 % are 285; beyond 3.5 standard errors would be below 272 or above 298.
+// 95 % of 300 corpora are 285; 3.5 standard errors around that are 272 to 298.
 TEST(Resampling, CoversTheTruth) {
   const double truth = score(sum(sentences(200000, 1000000)), BleuOptions{}).score;
   int covered = 0, below = 0;

@@ -1,4 +1,4 @@
-// The score command: files in, lines out, and what it says when they do not fit.
+// The score command: its output for files, and its errors for files that do not match.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -76,7 +76,7 @@ TEST(SubwordDropout, AnyRateDecodesToTheSameText) {
         changed += ids != without ? 1 : 0;
       }
     }
-    EXPECT_GT(changed, 290U) << "at rate " << rate;  // of the 300 ordinary ones nearly all
+    EXPECT_GT(changed, 290U) << "at rate " << rate;  // nearly all of the 300 ordinary lines
   }
 }
 

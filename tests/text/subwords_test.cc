@@ -23,7 +23,7 @@ using testing::small_model;
 
 const std::string kData = TANDEM_SOURCE_DIR "/../shared/data/";
 
-// Lines of an .xz file, through the xz program; empty when either is missing.
+// Lines of an .xz file, read through the xz program; empty if either is missing.
 std::vector<std::string> xz_lines(const std::string& path, size_t most) {
   std::vector<std::string> lines;
   if (!std::filesystem::exists(path)) {
@@ -124,7 +124,7 @@ TEST(Subwords, OriginalTokenizerGivesTheOriginalPieces) {
     }
     std::vector<int32_t> ids;
     subwords.encode(text, ids);
-    // The file has an unknown character itself where the id is unk.
+    // An unknown character in the file has the id unk.
     const bool same =
         std::equal(ids.begin(), ids.end(), pieces.begin(), pieces.end(), [&](int32_t id, const auto& piece) {
           return id == kUnk ? !vocabulary.contains(piece) : subwords.piece(id) == piece;

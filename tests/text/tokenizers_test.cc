@@ -11,7 +11,7 @@
 namespace tandem::metric {
 namespace {
 
-// Tokens with one space between, as escaped code points where they are not ASCII.
+// Tokens with one space between them; code points other than ASCII are escaped.
 std::string shown(std::u32string_view text) {
   std::string result;
   for (const auto word : split(text)) {
