@@ -1,4 +1,4 @@
-// Elapsed seconds by a monotonic clock.
+// Time by a monotonic clock, in seconds.
 #pragma once
 
 #include <chrono>
@@ -6,14 +6,16 @@
 
 namespace tandem {
 
+inline double to_seconds(std::chrono::duration<double> time) { return time.count(); }
+
 class Stopwatch {
  public:
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  double seconds() const { return to_seconds(Clock::now() - begin_); }
 
   // Returns the seconds since the last lap, or since construction, and begins the next lap.
   double lap() {
     const Clock::time_point last = std::exchange(begin_, Clock::now());
-    return std::chrono::duration<double>(begin_ - last).count();
+    return to_seconds(begin_ - last);
   }
 
  private:

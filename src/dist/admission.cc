@@ -54,8 +54,8 @@ std::string describe(int rank, const std::string& host) {
 std::string objection_to(const Candidate& candidate, const std::vector<std::optional<Member>>& present) {
   const Member& member = candidate.member;
   if (candidate.size != static_cast<int>(present.size())) {
-    return fmt::format("{} was told that there are {} ranks, rank 0 that there are {}", name_of(member), candidate.size,
-                       present.size());
+    return fmt::format("{} was given {} as the number of ranks, but rank 0 was given {}", name_of(member),
+                       candidate.size, present.size());
   }
   for (const auto& other : present) {
     std::string found = other ? conflict(member, *other) : "";

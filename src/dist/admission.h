@@ -1,4 +1,4 @@
-// Whether a rank may join those that are there.
+// Checks whether a rank may join the ranks that are already there.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace tandem {
 
-// What a rank says about itself when it joins.
+// A rank's description of itself when it joins.
 struct Candidate {
   Member member;
-  int size = 0;  // how many ranks it was told that there are
+  int size = 0;  // the number of ranks that it was given
 };
 
-// Why it may not, or "". `present` has an entry for each of the team's ranks; rank 0 is the measure of the others.
+// Why the candidate may not join, or "". `present` has an entry for each rank; all are compared with rank 0.
 std::string objection_to(const Candidate& candidate, const std::vector<std::optional<Member>>& present);
 
 Message to_message(const Candidate& candidate);

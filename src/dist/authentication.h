@@ -1,5 +1,5 @@
-// Both ends of a connection show that they know the secret, without sending it: each proves it by the HMAC-SHA256 of
-// numbers that both have drawn at random.
+// Both ends of a connection prove that they know the secret without sending it: each sends the HMAC-SHA256 of numbers
+// that both have drawn at random.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace tandem {
 
-// 32 hexadecimal digits, not to be guessed: a secret, or a number used once.
+// 32 random hexadecimal digits: a secret, or a nonce.
 std::string random_token();
 
-// What only a holder of the secret can say about these fields.
+// An HMAC of these fields that only a holder of the secret can compute.
 std::string proof(const std::string& secret, const Message& fields);
 
-// Takes the same time wherever they differ.
+// Takes the same time wherever the two differ.
 bool same_proof(const std::string& a, const std::string& b);
 
 }  // namespace tandem

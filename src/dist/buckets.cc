@@ -11,7 +11,7 @@ namespace {
 int64_t round_down(int64_t n, int64_t unit) { return n / unit * unit; }
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// [begin, end) from its end, in parts of at most `most`.
+// Cuts [begin, end) from its end, into buckets of at most `most`.
 void cut(std::vector<Bucket>& buckets, int64_t begin, int64_t end, int64_t most) {
   while (end > begin) {
     const int64_t count = std::min(most, end - begin);
@@ -48,10 +48,10 @@ std::vector<Bucket> BucketPlan::all() const {
 BucketPlan plan_buckets(const std::vector<Bucket>& calls, int64_t flat_size, int64_t unit, int64_t most) {
   require(unit > 0 && most >= 0, "gradient buckets of {} elements in units of {}", most, unit);
   most = std::max(unit, round_down(most, unit));
-  const int64_t least = most / 4;  // what is worth a message of its own while more is to come
+  const int64_t least = most / 4;  // smaller buckets wait for more
   BucketPlan plan;
   plan.padded = round_up(flat_size, unit);
-  int64_t end = 0;  // where the bucket under construction ends
+  int64_t end = 0;  // the end of the bucket under construction
   for (size_t i = 0; i < calls.size(); ++i) {
     const Bucket& call = calls[i];
     const bool first = i == 0 || call.begin + call.count != calls[i - 1].begin;
@@ -60,7 +60,7 @@ BucketPlan plan_buckets(const std::vector<Bucket>& calls, int64_t flat_size, int
       const int64_t call_end = call.begin + call.count;
       end = call_end == flat_size ? plan.padded : round_down(call_end, unit);
     }
-    // A unit that two neighbouring ranges share waits for the later one, which is the lower one.
+    // A unit that two neighbouring ranges share waits for the later range, which is the lower one.
     const int64_t begin = last ? round_down(call.begin, unit) : round_up(call.begin, unit);
     if (last || end - begin >= least) {
       cut(plan.buckets, begin, end, most);

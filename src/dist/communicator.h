@@ -1,16 +1,16 @@
-// What ranks do together.
+// The collective operations of a process group.
 //
 // Every rank makes the same calls in the same order, with the same element type and count. Buffers are contiguous host
-// memory in f32, bf16, f64 or i32, and are changed in place. Sums are made in one order, rank 0 + rank 1 + ...,
-// whatever the call: all-reduce is reduce-scatter followed by all-gather, so all ranks hold the same bits, and sharded
-// work gives the same bits as unsharded. bf16 values travel as bf16, are added in f32 and rounded once. i32 wraps.
+// memory in f32, bf16, f64 or i32, and are changed in place. All sums are made in the order rank 0 + rank 1 + ...:
+// all-reduce is reduce-scatter followed by all-gather, so all ranks hold the same bits, and sharded work gives the same
+// bits as unsharded. bf16 values are sent as bf16, added in f32 and rounded once. i32 wraps.
 //
-// A call that begins with start_ returns at once; the work is done beside the caller, with a result as if each call
-// began when the one before it was done. The buffer belongs to the communicator until the handle is waited for. All
-// functions may be called by one thread at a time, except abort() and traffic(), which any thread may call.
+// A call that begins with start_ returns at once; the work runs in the background, and each call behaves as if it began
+// when the one before it was done. The buffer belongs to the communicator until the handle is waited for. All functions
+// may be called by one thread at a time, except abort() and traffic(), which any thread may call.
 //
-// A failure (a peer that is gone, one that says nothing for the timeout) is an Error that names the rank, on every
-// rank; after it every further call fails at once with the same message.
+// A failure (a peer that is gone, or that sends nothing for the timeout) is an Error on every rank that names the rank;
+// after it every further call fails at once with the same message.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@
 namespace tandem {
 
 // Work under way. wait() throws what the work threw. The destructor waits too, without throwing, so that a buffer
-// declared before its handle outlives the work. For buffers on a device, waiting means that the device's own work given
-// from then on finds the result; the host goes on.
+// declared before its handle outlives the work. For buffers on a device, waiting means that work given to the device
+// from then on sees the result; the host continues.
 class Handle {
  public:
   Handle() = default;  // nothing to wait for
@@ -67,16 +67,16 @@ class Communicator {
 
   // Every element becomes the sum over the ranks.
   virtual Handle start_all_reduce(const View& buffer) = 0;
-  // sums (f32) = the sums over the ranks of values (f64), each rounded once; values become undefined. For gradients in
-  // host memory.
+  // sums (f32) = the sums over the ranks of values (f64), each rounded once; values become undefined. Used for
+  // gradients in host memory.
   virtual Handle start_rounded_all_reduce(const View& sums, const View& values);
   // The elements of this rank's shard (shard.h) become the sum over the ranks; the others stay.
   virtual Handle start_reduce_scatter(const View& buffer) = 0;
-  // Every rank's shard becomes what that rank holds there.
+  // Every rank's shard becomes a copy of that rank's values.
   virtual Handle start_all_gather(const View& buffer) = 0;
-  // Every element becomes what rank `root` holds.
+  // Every element becomes rank `root`'s value.
   virtual Handle start_broadcast(const View& buffer, int root) = 0;
-  // Done when every rank has come here.
+  // Done when every rank has called it.
   virtual Handle start_barrier() = 0;
 
   void all_reduce(const View& buffer) { start_all_reduce(buffer).wait(); }
@@ -85,17 +85,17 @@ class Communicator {
   void broadcast(const View& buffer, int root) { start_broadcast(buffer, root).wait(); }
   void barrier() { start_barrier().wait(); }
 
-  // Ends what is under way and all later calls with an Error of this text, here and on the peers. The first reason
-  // stays.
+  // Ends the work under way and all later calls with an Error of this text, here and on the peers. Only the first
+  // reason counts.
   virtual void abort(const std::string& reason) = 0;
 
-  // What went wrong in work that nobody waits for on the host; empty while all is well.
+  // The error of work that nobody waits for on the host; empty while all is well.
   virtual std::string failure() const { return {}; }
 
   // Bytes sent and received so far.
   virtual Traffic traffic() const = 0;
 
-  // Seconds that sums and gathers took so far, waiting for peers counted; 0 where the engine does not measure it.
+  // Seconds that sums and gathers took so far, waiting for peers included; 0 if the engine does not measure it.
   virtual double transfer_seconds() const { return 0; }
 
   // Bytes that a call sends and receives.
@@ -112,12 +112,12 @@ class Communicator {
     return planned_reduce_scatter(count, DType::f64) + planned_all_gather(count, DType::f32);
   }
 
-  // Which shard of a buffer is this rank's.
+  // The number of this rank's shard of a buffer.
   virtual int shard_number() const { return rank(); }
   Shard own_shard(int64_t count) const { return shard_of(count, size(), shard_number()); }
 };
 
-// One rank: every call leaves the buffer as it is.
+// A process group of one rank: every call leaves the buffer as it is.
 std::unique_ptr<Communicator> make_single_communicator();
 
 // Throws unless the ranks can work on this buffer.

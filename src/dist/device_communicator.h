@@ -1,7 +1,8 @@
-// Ranks whose buffers lie on GPUs. Built with CUDA and NCCL: dist/cuda/; without: dist/no_nccl.cc.
+// Communicators for buffers on GPUs. Built with CUDA and NCCL: dist/cuda/; without: dist/no_nccl.cc.
 //
-// The work runs on a stream of its own, in the order of the calls, each after what the compute stream was given before;
-// waiting for a handle puts the compute stream behind it. So calls may be recorded together with the computation.
+// The work runs on a stream of its own, in the order of the calls, each after the work that the compute stream was
+// given before; waiting for a handle makes the compute stream wait for it. So calls may be recorded with the
+// computation.
 #pragma once
 
 #include <memory>
@@ -12,13 +13,13 @@
 
 namespace tandem {
 
-// Empty where NCCL can be used; otherwise the reason, one sentence without its full stop.
+// Empty if NCCL can be used; otherwise the reason, without a full stop.
 std::string why_no_nccl();
 
-// Between the GPUs themselves. Aborted when the team fails.
+// Between the GPUs themselves. It is aborted if the process group fails.
 std::unique_ptr<Communicator> make_nccl_communicator(Team& team, DeviceStream compute);
 
-// Through pinned host memory and `host`, or the team's own communicator where that is null.
+// Through pinned host memory and `host`, or the process group's own communicator if that is null.
 std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, Team& team,
                                                        DeviceStream compute);
 

@@ -47,7 +47,7 @@ std::string first_slurm_host(const std::string& list) {
     return list.substr(0, comma);
   }
   const size_t close = list.find(']', bracket);
-  require(close != std::string::npos, "SLURM's list of nodes '{}' does not end", list);
+  require(close != std::string::npos, "SLURM's list of nodes '{}' has no closing bracket", list);
   const size_t end = std::min(list.find_first_of(",-]", bracket), close);
   const size_t next = std::min(list.find(',', close), list.size());
   return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1) +
@@ -65,7 +65,7 @@ std::vector<int> slurm_tasks(const std::string& list) {
     const auto nodes = repeated ? to_number(std::string_view(part).substr(times + 2, part.size() - times - 3))
                                 : std::optional(times == std::string::npos ? 1 : -1);
     require(count && nodes && *nodes >= 0 && tasks.size() + *nodes <= 1U << 20,
-            "SLURM's tasks by node, '{}', are not understood", list);
+            "SLURM's task counts by node, '{}', are malformed", list);
     tasks.insert(tasks.end(), *nodes, *count);
     begin = end + 1;
   }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "dist/gloo_exchange.h"
 #include "dist/gloo_mesh.h"
 #include "dist/gloo_sum.h"
@@ -29,14 +30,12 @@ const char* name_of(Kind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-// Differs, most likely, between calls that differ; 16 bits of it are used.
+// A 16-bit hash of the call, to detect ranks that make different calls.
 uint64_t tag_of(Kind kind, const View& buffer, int root) {
   const std::string call = fmt::format("{} {} {} {}", name_of(kind), name_of(buffer.dtype), buffer.size(), root);
-  uint64_t hash = 14695981039346656037U;  // FNV-1a
-  for (const char c : call) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-  }
-  return hash >> 48;
+  Checksum sum;
+  sum.add(call);
+  return sum.value() >> 48;
 }
 
 bool share_memory(const View& a, const View& b) {
@@ -51,9 +50,9 @@ bool share_memory(const std::array<View, 2>& a, const std::array<View, 2>& b) {
   });
 }
 
-constexpr ptrdiff_t kAhead = 2;  // calls that have begun while an earlier one is not done
+constexpr ptrdiff_t kAhead = 2;  // calls that may begin before an earlier one is done
 
-// Through all ranks' connections: root sends about twice the buffer, however many ranks there are.
+// Uses all ranks' connections: root sends about twice the buffer, however many ranks there are.
 class GlooBroadcast final : public GlooCall {
  public:
   GlooBroadcast(const GlooPeers& peers, const View& buffer, int root, uint64_t slot, uint64_t second_slot)
@@ -72,7 +71,7 @@ class GlooBroadcast final : public GlooCall {
   GlooGather second_;
 };
 
-// A sum that nobody needs.
+// A sum that is thrown away.
 class GlooBarrier final : public GlooCall {
  public:
   GlooBarrier(const GlooPeers& peers, GlooStaging& staging, uint64_t slot, uint64_t second_slot)
@@ -145,7 +144,7 @@ class GlooCommunicator final : public Communicator {
 
   void abort(const std::string& reason) override {
     mesh_->abort(reason);
-    queue_.add([this] { mesh_->run("abort", [] {}); });  // tells the peers
+    queue_.add([this] { mesh_->run("abort", [] {}); });  // sends the reason to the peers
   }
 
   Traffic traffic() const override { return mesh_->traffic(); }
@@ -153,7 +152,7 @@ class GlooCommunicator final : public Communicator {
 
  private:
   struct Call {
-    std::array<View, 2> memory;  // that it works on
+    std::array<View, 2> memory;  // the memory that it works on
     std::unique_ptr<GlooCall> work;
     bool begun = false;
     void begin() {
@@ -165,8 +164,8 @@ class GlooCommunicator final : public Communicator {
 
   GlooPeers peers() const { return {*mesh_, rank_, size_}; }
 
-  // make(slot, second slot). also: other memory that the call works on. A slot is 24 bits of number, 16 of tag, 24 for
-  // the piece; number 0 is the mesh's own.
+  // make(slot, second slot) makes the call. also: more memory that it works on. A slot has 24 bits of call number, 16
+  // of tag and 24 of piece index; call number 0 is the mesh's own.
   template <class Make>
   Handle start(Kind kind, const View& buffer, int root, const Make& make, const View& also = {}) {
     require_communicable(buffer);
@@ -180,7 +179,7 @@ class GlooCommunicator final : public Communicator {
     std::string what = fmt::format("{} of {} {}", name_of(kind), buffer.size(), name_of(buffer.dtype));
     return Handle(queue_.add([this, kind, what = std::move(what)] {
       const auto begin = std::chrono::steady_clock::now();
-      const auto first = take_first();  // gone when this ends: then the buffer is the caller's again
+      const auto first = take_first();  // destroyed at the end of this scope: then the buffer is the caller's again
       mesh_->run(what, [&] {
         first->begin();
         first->work->finish([&] { begin_after(*first); });
@@ -198,7 +197,7 @@ class GlooCommunicator final : public Communicator {
     return first;
   }
 
-  // Begins the calls after `first` that work on other memory than all before them.
+  // Begins the calls after `first` that work on other memory than all calls before them.
   void begin_after(const Call& first) {
     std::vector<std::shared_ptr<Call>> next;
     {
@@ -216,12 +215,12 @@ class GlooCommunicator final : public Communicator {
 
   const int rank_;
   const int size_;
-  std::unique_ptr<GlooMesh> mesh_;  // used on the queue's thread, but for what it says any thread may call
+  std::unique_ptr<GlooMesh> mesh_;  // used on the queue's thread, except for the functions that any thread may call
   GlooStaging staging_;             // used on the queue's thread
   uint64_t calls_ = 0;
   std::atomic<int64_t> transfer_time_ = 0;  // nanoseconds
   std::mutex mutex_;
-  std::deque<std::shared_ptr<Call>> waiting_;  // not yet finished, in the order of the calls, but for the first
+  std::deque<std::shared_ptr<Call>> waiting_;  // unfinished calls but for the first, in the order of the calls
   WorkQueue queue_;                            // last, so that it ends first
 };
 
@@ -230,8 +229,8 @@ class GlooCommunicator final : public Communicator {
 std::shared_ptr<gloo::rendezvous::Store> make_memory_store() { return std::make_shared<gloo::rendezvous::HashStore>(); }
 
 std::shared_ptr<gloo::rendezvous::Store> make_file_store(const std::filesystem::path& empty_directory) {
-  require(std::filesystem::is_directory(empty_directory), "{} is no directory: make it for the ranks to meet in",
-          empty_directory.string());
+  require(std::filesystem::is_directory(empty_directory),
+          "{} is not a directory: create it, so that the ranks can meet there", empty_directory.string());
   return std::make_shared<gloo::rendezvous::FileStore>(empty_directory.string());
 }
 

@@ -9,7 +9,7 @@ GlooChannel::GlooChannel(GlooMesh& mesh, int peer, void* data, size_t bytes) : m
   const std::lock_guard lock(mesh_.mutex_);
   buffer_ = mesh_.context_->createUnboundBuffer(data, bytes);
   mesh_.waiting_.insert(buffer_.get());
-  if (!mesh_.failure_.empty()) {  // abort() came before it; the first wait ends
+  if (!mesh_.failure_.empty()) {  // abort() came first; the first wait will end
     buffer_->abortWaitRecv();
     buffer_->abortWaitSend();
   }
@@ -20,8 +20,8 @@ GlooChannel::~GlooChannel() {
   mesh_.waiting_.erase(buffer_.get());
 }
 
-// Calls Gloo. What it throws (a closed connection, a timeout, a broken invariant) means that the peer is lost; false
-// means that abort() woke it.
+// Calls Gloo. An exception (a closed connection, a timeout, a broken invariant) means that the peer is lost; false
+// means that abort() woke the call.
 template <class Call>
 void GlooChannel::guard(const Call& call) {
   bool done = false;

@@ -12,24 +12,25 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/stopwatch.h"
 
 namespace tandem {
 namespace {
 
-constexpr uint64_t kFarewellSlot = 0;  // no collective uses these two
+constexpr uint64_t kReasonSlot = 0;  // no collective uses these two
 constexpr uint64_t kGreetingSlot = 1;
-constexpr std::chrono::milliseconds kFarewellTime{1000};  // for one peer to take the reason
-// For the peers to read it: closing a connection while unread bytes lie on this side makes the other lose what it has
-// not read yet.
+constexpr std::chrono::milliseconds kReasonTime{1000};  // for one peer to receive the reason
+// Time for the peers to read it: if a connection is closed while unread bytes lie on this side, the peer loses what it
+// has not read yet.
 constexpr std::chrono::milliseconds kReadingTime{200};
 
 // Gloo's messages begin with its source file in brackets.
-std::string without_place(const std::string& message) {
+std::string without_source_file(const std::string& message) {
   const size_t end = message.find("] ");
   return message.starts_with("[") && end != std::string::npos ? message.substr(end + 2) : message;
 }
 
-// Gloo reads what getaddrinfo left behind even where that failed, so a bad name must not reach it.
+// Gloo reads getaddrinfo's result even if it failed, so a bad name must not reach it.
 void require_address(const std::string& name) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -39,29 +40,27 @@ void require_address(const std::string& name) {
   freeaddrinfo(found);
 }
 
-double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
-
 }  // namespace
 
 GlooMesh::GlooMesh(gloo::rendezvous::Store& store, int rank, int size, const std::string& address,
                    std::chrono::milliseconds timeout)
-    : rank_(rank), size_(size), timeout_(timeout), farewells_(size), farewell_channels_(size) {
+    : rank_(rank), size_(size), timeout_(timeout), stop_reasons_(size), stop_reason_channels_(size) {
   meet(store);
   connect(store, address);
-  expect_farewells();
-  greet();
+  expect_stop_reasons();
+  synchronize();
 }
 
 GlooMesh::~GlooMesh() = default;
 
-// Waits for every rank by name before Gloo waits for them all without one.
+// Waits for every rank by name before Gloo waits for all of them without naming any.
 void GlooMesh::meet(gloo::rendezvous::Store& store) {
   const auto key = [](int rank) { return "here-" + std::to_string(rank); };
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
   try {
     store.set(key(rank_), {'1'});
   } catch (const std::exception& error) {
-    fail("rank {} cannot write to the rendezvous: {}", rank_, without_place(error.what()));
+    fail("rank {} cannot write to the rendezvous: {}", rank_, without_source_file(error.what()));
   }
   for (int peer = 0; peer < size_; ++peer) {
     const auto left =
@@ -70,7 +69,7 @@ void GlooMesh::meet(gloo::rendezvous::Store& store) {
       store.wait({key(peer)}, std::max(left, std::chrono::milliseconds(1)));
     } catch (const std::exception& error) {
       fail("rank {} of {} did not come within {} s (rank {} waited): {}; is it running?", peer, size_,
-           seconds(timeout_), rank_, without_place(error.what()));
+           to_seconds(timeout_), rank_, without_source_file(error.what()));
     }
   }
 }
@@ -92,22 +91,22 @@ void GlooMesh::connect(gloo::rendezvous::Store& store, const std::string& addres
     context_ = std::move(context);
   } catch (const std::exception& error) {
     fail("rank {} cannot connect to its peers from address '{}': {}; give an address of this host that they can reach",
-         rank_, address, without_place(error.what()));
+         rank_, address, without_source_file(error.what()));
   }
 }
 
-void GlooMesh::expect_farewells() {
+void GlooMesh::expect_stop_reasons() {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer != rank_) {
-      Farewell& text = farewells_[peer];
-      farewell_channels_[peer] = std::make_unique<GlooChannel>(*this, peer, text.data(), text.size());
-      farewell_channels_[peer]->receive(kFarewellSlot, 0, text.size());
+      StopReason& text = stop_reasons_[peer];
+      stop_reason_channels_[peer] = std::make_unique<GlooChannel>(*this, peer, text.data(), text.size());
+      stop_reason_channels_[peer]->receive(kReasonSlot, 0, text.size());
     }
   }
 }
 
-// A byte to and from every peer: after it nobody closes a connection that another is still making.
-void GlooMesh::greet() {
+// Exchanges a byte with every peer, so that nobody closes a connection that another rank is still making.
+void GlooMesh::synchronize() {
   what_ = "the greeting";
   std::vector<char> bytes(size_);
   char own = 0;
@@ -126,9 +125,9 @@ void GlooMesh::greet() {
   }
 }
 
-// Peers that do not take it within a second, or are gone, hear nothing; they notice the closed connection.
-void GlooMesh::say_farewell(const std::string& reason) {
-  Farewell text{};
+// A peer that does not receive it within a second, or is gone, notices the closed connection instead.
+void GlooMesh::send_stop_reason(const std::string& reason) {
+  StopReason text{};
   reason.copy(text.data(), text.size() - 1);
   std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> messages(size_);
   const auto for_peers = [&](const auto& action) {
@@ -144,21 +143,21 @@ void GlooMesh::say_farewell(const std::string& reason) {
   };
   for_peers([&](int peer) {
     messages[peer] = context_->createUnboundBuffer(text.data(), text.size());
-    messages[peer]->send(peer, kFarewellSlot);
+    messages[peer]->send(peer, kReasonSlot);
   });
   for_peers([&](int peer) {
     if (messages[peer]) {
-      messages[peer]->waitSend(kFarewellTime);
+      messages[peer]->waitSend(kReasonTime);
     }
   });
   std::this_thread::sleep_for(kReadingTime);
 }
 
-// Why the peer closed its connections, where it said so: then the message is there before the end of the stream.
-std::string GlooMesh::farewell_of(int peer) {
+// Why the peer closed its connections, if it sent a reason: then that message arrives before the end of the stream.
+std::string GlooMesh::stop_reason_of(int peer) {
   try {
-    if (farewell_channels_[peer]->buffer_->waitRecv(std::chrono::milliseconds(1))) {
-      Farewell& text = farewells_[peer];
+    if (stop_reason_channels_[peer]->buffer_->waitRecv(std::chrono::milliseconds(1))) {
+      StopReason& text = stop_reasons_[peer];
       text.back() = 0;
       std::replace_if(
           text.begin(), std::find(text.begin(), text.end(), '\0'), [](char c) { return c > 0 && c < ' '; }, '?');
@@ -170,20 +169,21 @@ std::string GlooMesh::farewell_of(int peer) {
 }
 
 void GlooMesh::lose(int peer, const std::string& why) {
-  const std::string farewell = farewell_channels_[peer] ? farewell_of(peer) : "";
-  stop(!farewell.empty()
-           ? farewell
-           : fmt::format("rank {} lost rank {} during {}: {}; look at what rank {} says, and whether all ranks run the "
-                         "same work",
-                         rank_, peer, what_, without_place(why), peer));
+  const std::string reason = stop_reason_channels_[peer] ? stop_reason_of(peer) : "";
+  stop(
+      !reason.empty()
+          ? reason
+          : fmt::format("rank {} lost rank {} during {}: {}; look at the log of rank {}, and whether all ranks run the "
+                        "same work",
+                        rank_, peer, what_, without_source_file(why), peer));
 }
 
-// Where something failed, the peers are told while the channels of the work are still there: Gloo sends nothing more to
-// a peer that asks for what a channel held that is gone.
+// Sends the reason to the peers while the channels of the work still exist: Gloo sends nothing more to a peer that
+// waits for data of a channel that is gone.
 void GlooMesh::stop(const std::string& reason) {
   abort(reason);
-  if (context_ && !std::exchange(said_farewell_, true)) {
-    say_farewell(failure());
+  if (context_ && !std::exchange(sent_stop_reason_, true)) {
+    send_stop_reason(failure());
   }
   fail("{}", failure());
 }
@@ -199,7 +199,7 @@ void GlooMesh::run(const std::string& what, const std::function<void()>& work) {
     try {
       stop(error.what());
     } catch (const Error&) {
-      farewell_channels_.clear();
+      stop_reason_channels_.clear();
       context_.reset();
       throw;
     }

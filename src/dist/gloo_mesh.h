@@ -1,4 +1,4 @@
-// Connections of one rank to all others, and what becomes of them when one fails.
+// Connections of one rank to all others, and their orderly end if one fails.
 //
 // All functions belong to one thread, except abort(), failure() and traffic().
 #pragma once
@@ -36,7 +36,7 @@ class GlooMesh {
            std::chrono::milliseconds timeout);
   ~GlooMesh();
 
-  // Does the work, which `what` names in messages. When it fails, the peers are told why and the connections are
+  // Does the work, which `what` names in messages. If it fails, the reason is sent to the peers and the connections are
   // closed; afterwards every call fails at once.
   void run(const std::string& what, const std::function<void()>& work);
 
@@ -46,15 +46,15 @@ class GlooMesh {
 
  private:
   friend class GlooChannel;
-  static constexpr size_t kFarewellBytes = 512;
-  using Farewell = std::array<char, kFarewellBytes>;  // why a rank stopped: text that ends with a zero
+  static constexpr size_t kReasonBytes = 512;
+  using StopReason = std::array<char, kReasonBytes>;  // why a rank stopped: text that ends with a zero
 
   void meet(gloo::rendezvous::Store& store);
   void connect(gloo::rendezvous::Store& store, const std::string& address);
-  void expect_farewells();
-  void greet();
-  void say_farewell(const std::string& reason);
-  std::string farewell_of(int peer);
+  void expect_stop_reasons();
+  void synchronize();
+  void send_stop_reason(const std::string& reason);
+  std::string stop_reason_of(int peer);
   [[noreturn]] void lose(int peer, const std::string& why);
   [[noreturn]] void stop(const std::string& reason);
 
@@ -62,21 +62,21 @@ class GlooMesh {
   const int size_;
   const std::chrono::milliseconds timeout_;
   std::string what_;  // the work under way
-  bool said_farewell_ = false;
+  bool sent_stop_reason_ = false;
   std::atomic<int64_t> sent_ = 0;
   std::atomic<int64_t> received_ = 0;
 
-  mutable std::mutex mutex_;  // of the next two
+  mutable std::mutex mutex_;  // guards the next two
   std::string failure_;
-  std::set<gloo::transport::UnboundBuffer*> waiting_;  // to be woken by abort()
+  std::set<gloo::transport::UnboundBuffer*> waiting_;  // abort() wakes these
 
   std::shared_ptr<gloo::Context> context_;  // shared with Gloo's buffers; gone after a failure
-  std::vector<Farewell> farewells_;         // by rank
-  std::vector<std::unique_ptr<GlooChannel>> farewell_channels_;
+  std::vector<StopReason> stop_reasons_;    // by rank
+  std::vector<std::unique_ptr<GlooChannel>> stop_reason_channels_;
 };
 
-// A stretch of memory that is sent to one peer, or filled by it, in pieces. Messages with the same slot meet, in the
-// order of the calls. The memory is not touched after the destructor.
+// Memory that is sent to one peer, or filled by it, in pieces. Messages with the same slot are matched in the order of
+// the calls. The memory is not touched after the destructor.
 class GlooChannel {
  public:
   GlooChannel(GlooMesh& mesh, int peer, void* data, size_t bytes);
@@ -86,8 +86,8 @@ class GlooChannel {
 
   void send(uint64_t slot, size_t offset, size_t bytes);
   void receive(uint64_t slot, size_t offset, size_t bytes);
-  // Waits for the oldest call that was not waited for; `bytes` of it are counted. relayed: the peer may be waiting for
-  // yet another rank; it is given the time to say so first.
+  // Waits for the oldest call that was not waited for, and counts `bytes` of traffic. relayed: the peer may be waiting
+  // for another rank itself, so it gets a longer timeout to report that first.
   void wait_sent(size_t bytes);
   void wait_received(size_t bytes, bool relayed = false);
 

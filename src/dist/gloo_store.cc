@@ -8,7 +8,7 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr std::chrono::seconds kSlack{5};  // for the answer to travel
+constexpr std::chrono::seconds kSlack{5};  // the time for an answer to arrive
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Gloo's store over the rendezvous: where ranks leave the addresses of one communicator's connections.
+// Gloo's store on top of the rendezvous: the ranks of one communicator exchange their addresses through it.
 #pragma once
 
 #include <gloo/rendezvous/store.h>
@@ -9,7 +9,7 @@ namespace tandem {
 
 class GlooStore final : public gloo::rendezvous::Store {
  public:
-  // Keys begin with `name`, which no other communicator of the team has. `timeout` is for waits that give none.
+  // Keys begin with `name`, which is unique in the process group. `timeout` is for waits that give none.
   GlooStore(RendezvousClient& client, std::string name, std::chrono::milliseconds timeout);
 
   void set(const std::string& key, const std::vector<char>& data) override;

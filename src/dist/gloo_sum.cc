@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kWindow = 12;  // pieces of one peer that are received ahead of the additions
+constexpr int64_t kWindow = 12;  // pieces of one peer that may arrive before they are added
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void GlooSum::begin() {
     }
   }
   for (int distance = 1; distance < peers_.size && !sums_.empty(); ++distance) {
-    // Perhaps into the place of what is sent for it: a peer has no sum before it has all of that.
+    // May overwrite the send buffer: a peer cannot have its sum before it has received all of that.
     const int peer = peers_.below(distance);
     receives_.push_back(start_receive(peers_.mesh, sums_, peer, shard_of(sums_.size(), peers_.size, peer), sum_slot_));
   }
@@ -57,7 +57,7 @@ void GlooSum::take_staging() {
     staging_ = std::move(free_staging_.back());
     free_staging_.pop_back();
   }
-  stride_ = piece_of(own_, values_.dtype, 0).bytes;  // the largest
+  stride_ = piece_of(own_, values_.dtype, 0).bytes;  // the largest piece
   ring_ = stride_ * std::min(kWindow, pieces_);
   staging_.resize(std::max(staging_.size(), ring_ * peers_.size));
   arrivals_.resize(peers_.size);
@@ -74,8 +74,7 @@ void GlooSum::receive_from_all(int64_t piece) {
   }
 }
 
-// A piece that all have sent is added to our own, in the order of ranks, while the next ones arrive; its sum is on its
-// way to the peers while the next piece is added up.
+// Adds the pieces of all ranks in their order while the next ones arrive, and starts to send the sum to the peers.
 void GlooSum::add_up(int64_t piece) {
   const auto [offset, bytes] = piece_of(own_, values_.dtype, piece);
   std::byte* const values = static_cast<std::byte*>(values_.data) + offset;

@@ -9,14 +9,14 @@
 
 namespace tandem {
 
-// Memory for pieces from peers, used again by the next sum.
+// Memory for pieces from peers, reused by later sums.
 using GlooStaging = std::vector<std::vector<std::byte>>;
 
 class GlooSum final : public GlooCall {
  public:
-  // sums: where every rank gets all of them (all-reduce): in place of the values, or elsewhere in f32; empty: each rank
-  // gets its own shard's in place (reduce-scatter). The sums travel in the slots from `sum_slot`, the values in those
-  // from `slot`.
+  // sums: receives the sums on every rank (all-reduce): the values' own memory, or other memory in f32; empty: each
+  // rank gets the sums of its own shard in place (reduce-scatter). The sums are sent in the slots from `sum_slot`, the
+  // values in those from `slot`.
   GlooSum(const GlooPeers& peers, GlooStaging& staging, const View& sums, const View& values, uint64_t slot,
           uint64_t sum_slot);
   ~GlooSum() override;
@@ -37,13 +37,13 @@ class GlooSum final : public GlooCall {
   const View sums_, values_;
   const uint64_t slot_, sum_slot_;
   const Shard own_;
-  const int64_t pieces_;  // of this rank's shard
+  const int64_t pieces_;  // number of pieces in this rank's shard
 
   std::vector<std::byte> staging_;                      // a ring of pieces for each peer
   size_t stride_ = 0, ring_ = 0;                        // bytes of a piece and of a ring
   std::vector<Transfer> sends_;                         // values to peers
   std::vector<std::unique_ptr<GlooChannel>> arrivals_;  // values from peers, by rank
-  std::vector<Transfer> sum_sends_;                     // of this rank's shard, to peers
+  std::vector<Transfer> sum_sends_;                     // sums of this rank's shard, to peers
   std::vector<Transfer> receives_;                      // sums from peers
 };
 

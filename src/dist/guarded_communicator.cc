@@ -27,7 +27,7 @@ class GuardedCommunicator final : public Communicator {
  private:
   // Runs in the thread that waits for the handle.
   Handle guard(Handle inner) {
-    auto shared = std::make_shared<Handle>(std::move(inner));  // std::async wants what can be copied
+    auto shared = std::make_shared<Handle>(std::move(inner));  // std::async needs a copyable function
     return Handle(std::async(std::launch::deferred, [shared, explain = explain_] {
       try {
         shared->wait();

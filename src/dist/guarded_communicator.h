@@ -1,7 +1,7 @@
-// A communicator whose errors say what became of the team.
+// A communicator whose errors explain what happened to the process group.
 //
-// Gloo notices a closed connection at once and knows a rank's number in its own group only; the team knows rank, host
-// and cause a moment later.
+// Gloo notices a closed connection at once but knows only a rank's number in its own group; the process group knows the
+// rank, its host and the cause a moment later.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-// `explain` takes an error's text and gives the text to throw in its place; it may wait a little.
+// `explain` takes an error's text and returns the text to throw in its place; it may wait a little.
 std::unique_ptr<Communicator> make_guarded_communicator(std::unique_ptr<Communicator> inner,
                                                         std::function<std::string(const std::string&)> explain);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "dist/signal_mask.h"
 
 namespace tandem {
@@ -17,8 +18,6 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr milliseconds kTick{100};
-
-double seconds(steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
@@ -48,21 +47,20 @@ Heartbeat::~Heartbeat() {
   }
   changed_.notify_all();
   thread_.join();
-  if (executioner_.joinable()) {
-    executioner_.join();
+  if (watchdog_.joinable()) {
+    watchdog_.join();
   }
 }
 
-// Beats and listens, whatever the rest of the process does.
 void Heartbeat::run() {
   auto last_run = steady_clock::now();
   auto next_beat = last_run;
-  const auto go_on = [this] {
+  const auto running = [this] {
     const std::lock_guard lock(mutex_);
     return !end_ && !left_ && failure_.empty();
   };
   try {
-    while (go_on()) {
+    while (running()) {
       if (steady_clock::now() >= next_beat) {
         const std::lock_guard lock(sending_);
         connection_.send({"beat"});
@@ -74,18 +72,18 @@ void Heartbeat::run() {
       const auto now = steady_clock::now();
       const auto missed = now - std::exchange(last_run, now);
       const std::lock_guard lock(mutex_);
-      require(missed <= options_.silence, "{} was stopped for {:.0f} s, and the other ranks have given it up", self_,
-              seconds(missed));
+      require(missed <= options_.silence, "{} was stopped for {:.0f} s, and the other ranks took it for dead", self_,
+              to_seconds(missed));
       require(now - last_heard_ <= options_.silence,
-              "{} hears nothing from {} for {:.0f} s: one of them is stopped, or cut off from the network", self_,
-              rank_0_, seconds(options_.silence));
+              "{} received nothing from {} for {:.0f} s: one of them is stopped, or cut off from the network", self_,
+              rank_0_, to_seconds(options_.silence));
     }
   } catch (const Error& error) {
     fail_with(error.what());
   }
 }
 
-// Whether rank 0 said something until the deadline.
+// Returns whether a message of rank 0 came before the deadline.
 bool Heartbeat::listen(Deadline deadline) {
   std::optional<Message> message;
   try {
@@ -121,7 +119,7 @@ void Heartbeat::fail_with(const std::string& reason) {
     actions = actions_;
     if (options_.exit_after.count() > 0) {
       const BlockedSignals blocked;
-      executioner_ = std::thread([this] { end_process_after(options_.exit_after); });
+      watchdog_ = std::thread([this] { end_process_after(options_.exit_after); });
     }
   }
   changed_.notify_all();
@@ -130,7 +128,7 @@ void Heartbeat::fail_with(const std::string& reason) {
   }
 }
 
-// The main thread may sit where no error reaches it.
+// The main thread may be in a call that no error interrupts.
 void Heartbeat::end_process_after(milliseconds grace) {
   std::unique_lock lock(mutex_);
   if (!changed_.wait_for(lock, grace, [this] { return end_; })) {
@@ -188,7 +186,8 @@ void Heartbeat::leave() {
   const bool heard =
       changed_.wait_for(lock, options_.collective_timeout, [this] { return left_ || !failure_.empty(); });
   require(failure_.empty(), "{}", failure_);
-  require(heard, "{} waited {:.0f} s for the other ranks to end", self_, seconds(options_.collective_timeout));
+  require(heard, "{} waited {:.0f} s in vain for the other ranks to end", self_,
+          to_seconds(options_.collective_timeout));
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// The thread that tells rank 0 that this process lives, and hears who does not.
+// The thread that sends heartbeats to rank 0 and receives the news of failures.
 #pragma once
 
 #include <condition_variable>
@@ -15,9 +15,9 @@ namespace tandem {
 
 class Heartbeat {
  public:
-  // Begins to beat. `self` and `rank_0` name them in messages.
+  // Starts the heartbeats. `self` and `rank_0` are names for messages.
   Heartbeat(RendezvousClient connection, std::string self, std::string rank_0, const TeamOptions& options);
-  ~Heartbeat();  // without leave() the others hear that this rank ended early
+  ~Heartbeat();  // without leave(), the other ranks learn that this one ended early
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
@@ -40,16 +40,16 @@ class Heartbeat {
   const TeamOptions options_;
   Deadline last_heard_;
 
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards everything up to actions_
   mutable std::condition_variable changed_;
   std::string rank_0_;
   std::string failure_;
-  bool left_ = false;  // all ranks have
+  bool left_ = false;  // all ranks have left
   bool end_ = false;
   std::vector<std::function<void(const std::string&)>> actions_;
 
   std::mutex sending_;
-  std::thread executioner_;  // ends a process that does not end by itself after a failure
+  std::thread watchdog_;  // ends the process if it does not end by itself after a failure
   std::thread thread_;
 };
 

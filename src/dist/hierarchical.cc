@@ -71,7 +71,7 @@ class HierarchicalCommunicator final : public Communicator {
   }
   void require_equal_shards(const View& buffer) const {
     require_communicable(buffer);
-    require(buffer.size() % size() == 0, "{} elements do not fall into {} equal shards", buffer.size(), size());
+    require(buffer.size() % size() == 0, "{} elements cannot be cut into {} equal shards", buffer.size(), size());
   }
 
   Communicator &all_, &inside_, &between_;
@@ -84,19 +84,19 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(Team& team) {
   std::vector<int> inside, between;
   std::vector<int> seen(static_cast<size_t>(team.nodes()));
   for (const Member& member : team.members()) {
-    const int place = seen[static_cast<size_t>(member.node)]++;
+    const int local_rank = seen[static_cast<size_t>(member.node)]++;
     if (member.node == team.node()) {
       inside.push_back(member.rank);
     }
-    if (place == team.local_rank()) {
+    if (local_rank == team.local_rank()) {
       between.push_back(member.rank);
     }
   }
   require(static_cast<int>(inside.size()) == team.local_size() && static_cast<int>(between.size()) == team.nodes(),
           "the hosts have different numbers of ranks");
   Communicator& own_host = team.add_communicator(fmt::format("host {}", team.node()), inside);
-  Communicator& same_place = team.add_communicator(fmt::format("place {}", team.local_rank()), between);
-  return std::make_unique<HierarchicalCommunicator>(team, own_host, same_place);
+  Communicator& same_local_rank = team.add_communicator(fmt::format("local rank {}", team.local_rank()), between);
+  return std::make_unique<HierarchicalCommunicator>(team, own_host, same_local_rank);
 }
 
 }  // namespace tandem

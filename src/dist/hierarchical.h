@@ -1,7 +1,8 @@
-// Ranks on several hosts: sums are made inside each host first, then between hosts, so that what crosses the network
-// does not grow with the number of ranks on a host.
+// Sums over ranks on several hosts are made inside each host first, then between hosts, so that the traffic on the
+// network does not grow with the number of ranks on a host.
 //
-// The order of additions is fixed: the ranks of a host, then the hosts. Rank l of host n owns shard l * hosts + n.
+// The order of additions is fixed: first the ranks of a host, then the hosts. Rank l of host n owns shard l * hosts +
+// n.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,7 @@
 
 namespace tandem {
 
-// Every host must have the same number of ranks. Adds two communicators to the team.
+// Every host must have the same number of ranks. Adds two communicators to the process group.
 std::unique_ptr<Communicator> make_hierarchical_communicator(Team& team);
 
 }  // namespace tandem

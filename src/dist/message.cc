@@ -56,7 +56,7 @@ std::optional<Message> MessageReader::next() {
     return std::nullopt;
   }
   const size_t length = number_at(bytes_);
-  require(length <= limit_, "a message of {} bytes, more than the {} that are allowed", length, limit_);
+  require(length <= limit_, "a message of {} bytes exceeds the limit of {}", length, limit_);
   if (bytes_.size() < kNumber + length) {
     return std::nullopt;
   }
@@ -70,13 +70,13 @@ int number_of(const std::string& field, int low, int high) {
   int value = 0;
   const char* end = field.data() + field.size();
   const auto [rest, error] = std::from_chars(field.data(), end, value);
-  require(error == std::errc() && rest == end && value >= low && value <= high, "'{}' is no number from {} to {}",
+  require(error == std::errc() && rest == end && value >= low && value <= high, "'{}' is not a number from {} to {}",
           printable(field, 40), low, high);
   return value;
 }
 
 const std::string& field_of(const Message& message, size_t i) {
-  require(i < message.size(), "a '{}' message of {} fields is too short", printable(message.at(0), 40), message.size());
+  require(i < message.size(), "a '{}' message has only {} fields", printable(message.at(0), 40), message.size());
   return message[i];
 }
 

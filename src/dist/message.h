@@ -1,4 +1,4 @@
-// What ranks and their rendezvous say to each other: lists of byte strings.
+// Messages between ranks and their rendezvous: lists of byte strings.
 //
 // On the wire: the number of bytes that follow, then for every field its length and its bytes; numbers are 32 bits,
 // most significant byte first.
@@ -16,28 +16,28 @@ using Message = std::vector<std::string>;
 
 std::string encode(const Message& message);
 
-// Messages out of a stream of bytes that may be anything. A message of more than `limit` bytes, or one whose fields do
-// not fill it exactly, is an Error.
+// Splits an untrusted stream of bytes into messages. A message of more than `limit` bytes, or one whose fields do not
+// fill it exactly, is an Error.
 class MessageReader {
  public:
   explicit MessageReader(size_t limit) : limit_(limit) {}
 
   void set_limit(size_t limit) { limit_ = limit; }
   void add(std::string_view bytes) { bytes_.append(bytes); }
-  std::optional<Message> next();  // the next whole message
+  std::optional<Message> next();  // returns the next complete message
 
  private:
   size_t limit_;
   std::string bytes_;
 };
 
-// A field as a number of [low, high]; anything else is an Error.
+// A field as a number in [low, high]; anything else is an Error.
 int number_of(const std::string& field, int low, int high);
 
-// The field number i; an Error where the message is shorter.
+// Field number i; an Error if the message is shorter.
 const std::string& field_of(const Message& message, size_t i);
 
-// Text from a peer, fit to be printed: control characters become '?', and it is cut at `limit` bytes.
+// Text from a peer, safe to print: control characters become '?', and it is cut at `limit` bytes.
 std::string printable(const std::string& text, size_t limit = 1000);
 
 }  // namespace tandem

@@ -3,7 +3,7 @@
 
 namespace tandem {
 
-std::string why_no_nccl() { return "this tandem was built without NCCL"; }
+std::string why_no_nccl() { return "this binary was built without NCCL"; }
 
 std::unique_ptr<Communicator> make_nccl_communicator(Team&, DeviceStream) { fail("{}", why_no_nccl()); }
 

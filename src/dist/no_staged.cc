@@ -4,7 +4,7 @@
 namespace tandem {
 
 std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator>, Team&, DeviceStream) {
-  fail("this tandem was built without CUDA");
+  fail("this binary was built without CUDA");
 }
 
 }  // namespace tandem

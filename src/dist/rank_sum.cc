@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-// T in memory, A the type of additions. Block by block, so that the running sums stay in the first-level cache.
+// T in memory, A for the additions. Works block by block, so that the running sums stay in the first-level cache.
 template <class T, class A>
 void sum_blocks(T* out, std::span<const void* const> parts, int64_t count) {
   constexpr int64_t kBlock = 1024;

@@ -1,4 +1,4 @@
-// The one order of additions between ranks.
+// The one order of additions over ranks.
 #pragma once
 
 #include <cstdint>

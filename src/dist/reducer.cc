@@ -15,9 +15,9 @@ Reducer::Reducer(Communicator& communicator, BucketPlan plan, const View& values
       options_(options),
       allocate_(allocate),
       convert_(std::move(convert)) {
-  require(options.wire != DType::i32, "gradients travel as f32, bf16 or f64, not {}", name_of(options.wire));
+  require(options.wire != DType::i32, "gradients are sent as f32, bf16 or f64, not {}", name_of(options.wire));
   const DType type = options.wire == DType::f64 ? DType::f64 : DType::f32;
-  require(values.dtype == type && sums.dtype == DType::f32, "gradients in {} and sums in {} for {} on the wire",
+  require(values.dtype == type && sums.dtype == DType::f32, "gradients in {} and sums in {} cannot be sent as {}",
           name_of(values.dtype), name_of(sums.dtype), name_of(options.wire));
   require(values.size() == plan_.padded && sums.size() == plan_.padded, "{} gradients and {} sums for a plan of {}",
           values.size(), sums.size(), plan_.padded);
@@ -36,7 +36,7 @@ void Reducer::begin() {
 }
 
 void Reducer::complete(int64_t begin, int64_t end) {
-  require(calls_ < plan_.ready.size(), "gradients [{}, {}) are complete, which the plan does not have", begin, end);
+  require(calls_ < plan_.ready.size(), "the plan has no gradient range [{}, {})", begin, end);
   for (size_t i = calls_ == 0 ? 0 : plan_.ready[calls_ - 1]; i < plan_.ready[calls_]; ++i) {
     const auto bucket = [&](const View& all) { return all.slice_cols(plan_.buckets[i].begin, plan_.buckets[i].count); };
     start(bucket(values_), bucket(sums_),

@@ -1,4 +1,4 @@
-// What the rendezvous answers.
+// The rendezvous server's answers to messages.
 #include <algorithm>
 #include <climits>
 #include <utility>
@@ -15,72 +15,72 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr size_t kMessageLimit = 2U << 20;  // bytes, once the secret is proven
-constexpr int kMostWarnings = 3;            // about wrong secrets
+constexpr int kMostWarnings = 3;            // log at most so many wrong secrets
 constexpr size_t kStoreLimit = 256U << 20;  // bytes of all values together
 
 }  // namespace
 
 void RendezvousServer::handle(Connection& connection, const Message& message) {
-  if (connection.last_words) {
+  if (connection.closing) {
     return;
   }
   switch (connection.kind) {
-    case Connection::Kind::stranger:
+    case Connection::Kind::unproven:
       return handle_hello(connection, message);
     case Connection::Kind::work:
       return handle_work(connection, message);
-    case Connection::Kind::heart:
-      return handle_heart(connection, message);
+    case Connection::Kind::heartbeat:
+      return handle_heartbeat(connection, message);
   }
 }
 
 void RendezvousServer::handle_hello(Connection& connection, const Message& message) {
-  require(message.size() == 5 && message[0] == "hello", "no greeting");
+  require(message.size() == 5 && message[0] == "hello", "not a greeting");
   const auto refuse = [&](const std::string& reason) {
-    connection.last_words = true;
-    say(connection, {"refused", reason});
+    connection.closing = true;
+    send_to(connection, {"refused", reason});
   };
   if (!same_proof(message[4], proof(secret_, {"rank", connection.nonce, message[3], message[1], message[2]}))) {
     if (++wrong_secrets_ <= kMostWarnings) {
-      log::warning("a join from {} was refused: its secret is not this run's", connection.from);
+      log::warning("a process at {} was refused: it does not know the secret of this run", connection.from);
     }
     return refuse("the secret is wrong: all ranks of a run need the same TANDEM_SECRET, or come from one launcher");
   }
   const int number = number_of(message[2], 0, INT_MAX);
   if (static_cast<size_t>(number) >= ranks_.size()) {
     return refuse(
-        fmt::format("rank 0 was told that there are {} ranks, so there is no rank {}", ranks_.size(), number));
+        fmt::format("rank 0 was given {} as the number of ranks, so there is no rank {}", ranks_.size(), number));
   }
   Rank& rank = ranks_[number];
-  const bool heart = message[1] == "heart";
-  if ((heart ? rank.heart : rank.work) != nullptr || members_[number]) {
+  const bool heartbeat = message[1] == "heart";
+  if ((heartbeat ? rank.heartbeat : rank.work) != nullptr || members_[number]) {
     refusals_.push_back(fmt::format("a second process, at {}, claimed to be rank {}", connection.from, number));
     return refuse(fmt::format("{} is already there: two processes were given the same rank", name_of(number)));
   }
-  (heart ? rank.heart : rank.work) = &connection;
-  connection.kind = heart ? Connection::Kind::heart : Connection::Kind::work;
+  (heartbeat ? rank.heartbeat : rank.work) = &connection;
+  connection.kind = heartbeat ? Connection::Kind::heartbeat : Connection::Kind::work;
   connection.rank = number;
   connection.in.set_limit(kMessageLimit);
-  say(connection, {"welcome", proof(secret_, {"server", message[3], connection.nonce})});
-  if (heart && !failure_.empty()) {
-    tell_failure(rank);
+  send_to(connection, {"welcome", proof(secret_, {"server", message[3], connection.nonce})});
+  if (heartbeat && !failure_.empty()) {
+    send_failure(rank);
   }
 }
 
-void RendezvousServer::handle_heart(Connection& connection, const Message& message) {
+void RendezvousServer::handle_heartbeat(Connection& connection, const Message& message) {
   if (message[0] == "stop") {
     fail_all(printable(field_of(message, 1)));
   } else if (message[0] == "leave") {
     ranks_[connection.rank].left = true;
     if (all_left() && failure_.empty()) {
       for (const Rank& rank : ranks_) {
-        if (rank.heart != nullptr) {
-          say(*rank.heart, {"left"});
+        if (rank.heartbeat != nullptr) {
+          send_to(*rank.heartbeat, {"left"});
         }
       }
     }
   } else {
-    require(message[0] == "beat", "'{}' is no heartbeat", printable(message[0], 40));
+    require(message[0] == "beat", "'{}' is not a heartbeat", printable(message[0], 40));
   }
 }
 
@@ -91,16 +91,16 @@ void RendezvousServer::handle_work(Connection& connection, const Message& messag
   } else if (message[0] == "set") {
     const std::string& value = field_of(message, 2);
     store_bytes_ += message[1].size() + value.size();
-    require(store_bytes_ <= kStoreLimit, "more than {} MB in the store", kStoreLimit >> 20);
+    require(store_bytes_ <= kStoreLimit, "the store exceeds {} MB", kStoreLimit >> 20);
     store_[message[1]] = value;
-    say(connection, {"ok"});
+    send_to(connection, {"ok"});
     answer_gets(steady_clock::now());
   } else if (message[0] == "get") {
     connection.wanted = field_of(message, 1);
     connection.wanted_until = steady_clock::now() + milliseconds(number_of(field_of(message, 2), 0, INT_MAX));
     answer_gets(steady_clock::now());
   } else {
-    require(message[0] == "gather", "'{}' is no request", printable(message[0], 40));
+    require(message[0] == "gather", "'{}' is not a request", printable(message[0], 40));
     rank.gathered = field_of(message, 1);
     answer_gather();
   }
@@ -112,7 +112,8 @@ void RendezvousServer::handle_join(Connection& connection, const Message& messag
   std::string objection = objection_to(candidate, members_);
   if (objection.empty() && candidate.member.address != seen) {
     objection = fmt::format(
-        "{} has address {} but is seen as {}: it is behind an address translation, and the other ranks cannot reach it",
+        "{} has address {} but connects from {}: it is behind an address translation, and the other ranks cannot reach "
+        "it",
         describe(connection.rank, candidate.member.host), candidate.member.address, seen);
   }
   members_[connection.rank] = candidate.member;
@@ -120,14 +121,14 @@ void RendezvousServer::handle_join(Connection& connection, const Message& messag
     return fail_all(objection);
   }
   const auto there = [](const std::optional<Member>& member) { return member.has_value(); };
-  const auto connected = [](const Rank& rank) { return rank.heart != nullptr && rank.work != nullptr; };
+  const auto connected = [](const Rank& rank) { return rank.heartbeat != nullptr && rank.work != nullptr; };
   if (failure_.empty() && std::all_of(members_.begin(), members_.end(), there) &&
       std::all_of(ranks_.begin(), ranks_.end(), connected)) {
     complete_team();
   }
 }
 
-// Ranks that came over the loopback are on rank 0's host; their peers on other hosts reach them where these reached
+// Ranks that joined over the loopback are on rank 0's host; other hosts reach them at the address at which they reached
 // rank 0.
 void RendezvousServer::complete_team() {
   std::string own;
@@ -147,7 +148,7 @@ void RendezvousServer::complete_team() {
   complete_ = true;
   listener_ = Socket();
   for (const Rank& rank : ranks_) {
-    say(*rank.work, team);
+    send_to(*rank.work, team);
   }
 }
 
@@ -162,7 +163,7 @@ void RendezvousServer::answer_gather() {
   }
   for (const Rank& rank : ranks_) {
     if (rank.work != nullptr) {
-      say(*rank.work, all);
+      send_to(*rank.work, all);
     }
   }
 }
@@ -174,10 +175,10 @@ void RendezvousServer::answer_gets(Deadline now) {
     }
     if (const auto found = store_.find(*connection.wanted); found != store_.end()) {
       connection.wanted.reset();
-      say(connection, {"value", found->second});
+      send_to(connection, {"value", found->second});
     } else if (now >= connection.wanted_until) {
       connection.wanted.reset();
-      say(connection, {"late"});
+      send_to(connection, {"late"});
     }
   }
 }

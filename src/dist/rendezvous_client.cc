@@ -20,11 +20,11 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr milliseconds kConnectTime{2000};   // for one address
-constexpr milliseconds kGreetingTime{3000};  // for a server to speak, where there are other addresses to try
+constexpr milliseconds kConnectTime{2000};   // to connect to one address
+constexpr milliseconds kGreetingTime{3000};  // for the greeting, if there are other addresses to try
 constexpr milliseconds kBetweenRounds{200};  // rank 0 may not listen yet
-constexpr milliseconds kSendTime{5000};      // for the system to take a message
-constexpr size_t kAnswerLimit = 256U << 20;  // bytes; a gather of many ranks
+constexpr milliseconds kSendTime{5000};      // to hand a message to the system
+constexpr size_t kAnswerLimit = 256U << 20;  // bytes: a gather of many ranks
 
 class Refused : public Error {
  public:
@@ -67,23 +67,23 @@ RendezvousClient::RendezvousClient(const World& world, const std::string& purpos
   }
 }
 
-// False: nothing came in time. Throws Refused where a server that knows nothing of us will not change its mind.
+// Returns false if nothing came in time. Throws Refused if trying this server again is pointless.
 bool RendezvousClient::try_address(const World& world, const std::string& host, int port, const std::string& purpose,
                                    Deadline deadline) {
   socket_ = connect_to(host, port, std::min(deadline, steady_clock::now() + kConnectTime));
   in_ = MessageReader(4096);
-  const std::string where = fmt::format("what listens at {}:{}", host, port);
+  const std::string where = fmt::format("the server at {}:{}", host, port);
   std::optional<Message> greeting;
   try {
     greeting = receive(deadline);
   } catch (const Error& error) {
-    fail("{} is no rendezvous of tandem: {}", where, error.what());
+    fail("{} is not a rendezvous of tandem: {}", where, error.what());
   }
   if (!greeting) {
     return false;
   }
   if (greeting->size() != 2 || greeting->front() != kGreeting) {
-    throw Refused(where + " is no rendezvous of this version of tandem");
+    throw Refused(where + " is not a rendezvous of this version of tandem");
   }
   const std::string nonce = random_token();
   const std::string rank = std::to_string(world.rank);
@@ -108,7 +108,7 @@ void RendezvousClient::send(const Message& message) {
       sent += static_cast<size_t>(count);
     } else {
       require(errno == EAGAIN || errno == EINTR, "the connection to the rendezvous failed: {}", std::strerror(errno));
-      require(steady_clock::now() < deadline, "the rendezvous takes no messages");
+      require(steady_clock::now() < deadline, "the rendezvous does not accept messages");
       wait_for(socket_, POLLOUT, deadline);
     }
   }

@@ -1,4 +1,4 @@
-// A rank's end of a connection to the rendezvous.
+// A rank's end of a connection to the rendezvous server.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,15 @@ namespace tandem {
 class RendezvousClient {
  public:
   // Tries the world's addresses in turn until one answers and both ends have proven the secret. `purpose` is "work" or
-  // "heart". Fails at the deadline, when it is refused, or between two tries when `cancelled` says so.
+  // "heart". Fails at the deadline, if it is refused, or between two tries if `cancelled` returns true.
   RendezvousClient(
       const World& world, const std::string& purpose, Deadline deadline,
       const std::function<bool()>& cancelled = [] { return false; });
 
   void send(const Message& message);
-  // The next message; nothing where none comes until the deadline. Fails where the connection is closed.
+  // Returns the next message, or nothing if none comes before the deadline. Fails if the connection is closed.
   std::optional<Message> receive(Deadline deadline);
-  // The answer to a request; an Error where it does not come in time.
+  // Returns the answer to a request; an Error if it does not come in time.
   Message ask(const Message& request, Deadline deadline);
 
   // Ends a wait under way and all later calls with an Error. Any thread may call it.

@@ -1,4 +1,4 @@
-// One connection as the rendezvous' server sees it.
+// One connection as the rendezvous server sees it.
 #pragma once
 
 #include "dist/authentication.h"
@@ -7,22 +7,22 @@
 namespace tandem {
 
 struct RendezvousServer::Connection {
-  enum class Kind { stranger, work, heart };
+  enum class Kind { unproven, work, heartbeat };
 
   Connection(Socket connected, size_t limit) : socket(std::move(connected)), in(limit), nonce(random_token()) {}
 
   Socket socket;
   MessageReader in;
-  std::string out;  // said, not yet sent
+  std::string out;  // bytes to send
   std::string nonce;
   std::string from = peer_address(socket);
-  Kind kind = Kind::stranger;
+  Kind kind = Kind::unproven;
   int rank = -1;
   Deadline since = std::chrono::steady_clock::now();
   Deadline last_heard = since;
-  std::optional<std::string> wanted;  // a key it waits for
+  std::optional<std::string> wanted;  // the key that the peer waits for
   Deadline wanted_until;
-  bool last_words = false;  // closed once `out` is sent
+  bool closing = false;  // to be closed once `out` is sent
 };
 
 }  // namespace tandem

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "dist/rendezvous_connection.h"
 #include "dist/signal_mask.h"
 
@@ -17,11 +18,11 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr size_t kStrangerLimit = 1024;      // bytes of a message before the secret is proven
-constexpr size_t kMostStrangers = 64;        // connections at a time that have proven nothing
-constexpr milliseconds kStrangerTime{5000};  // for proving it
+constexpr size_t kUnprovenLimit = 1024;   // bytes of a message before the secret is proven
+constexpr size_t kMostUnproven = 64;      // connections at a time without a proof
+constexpr milliseconds kProofTime{5000};  // to prove the secret
 constexpr milliseconds kTick{100};
-constexpr milliseconds kFarewellTime{1000};
+constexpr milliseconds kFlushTime{1000};
 constexpr milliseconds kLateTime{2000};
 
 }  // namespace
@@ -48,9 +49,9 @@ RendezvousServer::~RendezvousServer() {
 
 void RendezvousServer::run() {
   Deadline end = Deadline::max();
-  while (!end_ || (steady_clock::now() < end && has_more_to_say())) {
+  while (!end_ || (steady_clock::now() < end && has_more_to_send())) {
     if (end_) {
-      end = std::min(end, steady_clock::now() + (complete_ ? kFarewellTime : kLateTime));
+      end = std::min(end, steady_clock::now() + (complete_ ? kFlushTime : kLateTime));
     }
     wait_for_events();
     look_at_clock();
@@ -58,11 +59,11 @@ void RendezvousServer::run() {
   }
 }
 
-bool RendezvousServer::has_more_to_say() const {
-  const auto unsaid = [](const Connection& connection) { return !connection.out.empty(); };
-  const auto untold = [](const Rank& rank) { return !rank.told; };
-  return std::any_of(connections_.begin(), connections_.end(), unsaid) ||
-         (!complete_ && !failure_.empty() && std::any_of(ranks_.begin(), ranks_.end(), untold));
+bool RendezvousServer::has_more_to_send() const {
+  const auto unsent = [](const Connection& connection) { return !connection.out.empty(); };
+  const auto not_informed = [](const Rank& rank) { return !rank.informed; };
+  return std::any_of(connections_.begin(), connections_.end(), unsent) ||
+         (!complete_ && !failure_.empty() && std::any_of(ranks_.begin(), ranks_.end(), not_informed));
 }
 
 void RendezvousServer::wait_for_events() {
@@ -92,22 +93,22 @@ void RendezvousServer::wait_for_events() {
 
 void RendezvousServer::accept_all() {
   for (Socket socket = accept_from(listener_); socket.open(); socket = accept_from(listener_)) {
-    Connection& connection = connections_.emplace_back(std::move(socket), kStrangerLimit);
-    say(connection, {kGreeting, connection.nonce});
+    Connection& connection = connections_.emplace_back(std::move(socket), kUnprovenLimit);
+    send_to(connection, {kGreeting, connection.nonce});
   }
-  const auto stranger = [](const Connection& connection) {
-    return connection.socket.open() && connection.kind == Connection::Kind::stranger;
+  const auto unproven = [](const Connection& connection) {
+    return connection.socket.open() && connection.kind == Connection::Kind::unproven;
   };
-  auto strangers = static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(), stranger));
-  for (auto oldest = connections_.begin(); strangers > kMostStrangers; ++oldest) {
-    if (stranger(*oldest)) {
+  auto count = static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(), unproven));
+  for (auto oldest = connections_.begin(); count > kMostUnproven; ++oldest) {
+    if (unproven(*oldest)) {
       close(*oldest);
-      --strangers;
+      --count;
     }
   }
 }
 
-void RendezvousServer::say(Connection& connection, const Message& message) {
+void RendezvousServer::send_to(Connection& connection, const Message& message) {
   connection.out += encode(message);
   write(connection);
 }
@@ -122,12 +123,12 @@ void RendezvousServer::write(Connection& connection) {
       continue;
     } else {
       if (errno != EAGAIN) {
-        connection.out.clear();  // the peer is gone, which read() finds out
+        connection.out.clear();  // the peer is gone; read() will notice
       }
       return;
     }
   }
-  if (connection.last_words && connection.out.empty()) {
+  if (connection.closing && connection.out.empty()) {
     close(connection);
   }
 }
@@ -153,30 +154,30 @@ void RendezvousServer::read(Connection& connection) {
         handle(connection, *message);
       }
     }
-  } catch (const Error& error) {  // not what a rank says
-    if (connection.kind != Connection::Kind::stranger) {
-      fail_all(fmt::format("{} says what no rank should: {}", name_of(connection.rank), error.what()));
+  } catch (const Error& error) {  // the peer broke the protocol
+    if (connection.kind != Connection::Kind::unproven) {
+      fail_all(fmt::format("{} sent an invalid message: {}", name_of(connection.rank), error.what()));
     }
     close(connection);
   }
 }
 
-// A heart that stops without having said that it leaves is a death.
+// A heartbeat connection that closes before its rank has left means that the rank died.
 void RendezvousServer::close(Connection& connection) {
   if (!connection.socket.open()) {
     return;
   }
   connection.socket = Socket();
   connection.out.clear();
-  if (connection.kind == Connection::Kind::stranger) {
+  if (connection.kind == Connection::Kind::unproven) {
     return;
   }
   Rank& rank = ranks_[connection.rank];
   if (&connection == rank.work) {
     rank.work = nullptr;
   }
-  if (&connection == rank.heart) {
-    rank.heart = nullptr;
+  if (&connection == rank.heartbeat) {
+    rank.heartbeat = nullptr;
     if (!rank.left && !all_left()) {
       fail_all(fmt::format("{} is gone: its connection closed; its process ended or was killed (look at its log)",
                            name_of(connection.rank)));
@@ -187,55 +188,55 @@ void RendezvousServer::close(Connection& connection) {
 void RendezvousServer::look_at_clock() {
   const auto now = steady_clock::now();
   for (Connection& connection : connections_) {
-    if (connection.kind == Connection::Kind::stranger && now - connection.since > kStrangerTime) {
+    if (connection.kind == Connection::Kind::unproven && now - connection.since > kProofTime) {
       close(connection);
     }
   }
   answer_gets(now);
   if (!complete_ && now > join_deadline_) {
-    fail_all(who_is_missing());
+    fail_all(describe_missing());
   }
   look_for_silence(now);
   if (now - last_beat_ >= options_.heartbeat) {
     last_beat_ = now;
     for (const Rank& rank : ranks_) {
-      if (rank.heart != nullptr && failure_.empty()) {
-        say(*rank.heart, {"beat"});
+      if (rank.heartbeat != nullptr && failure_.empty()) {
+        send_to(*rank.heartbeat, {"beat"});
       }
     }
   }
 }
 
-// What came while this thread did not run has been read before; a thread that did not run for so long was stopped, and
-// the others have given it up.
+// Called after everything that came in has been read. If this thread itself did not run for so long, rank 0 was
+// stopped, and the other ranks took it for dead.
 void RendezvousServer::look_for_silence(Deadline now) {
   const auto missed = now - std::exchange(last_look_, now);
   if (missed > options_.silence) {
-    fail_all(fmt::format("{} was stopped for {:.0f} s", name_of(0), std::chrono::duration<double>(missed).count()));
+    fail_all(fmt::format("{} was stopped for {:.0f} s", name_of(0), to_seconds(missed)));
   }
   for (size_t number = 0; number < ranks_.size(); ++number) {
-    Connection* heart = ranks_[number].heart;
-    if (heart == nullptr || ranks_[number].left) {
+    Connection* heartbeat = ranks_[number].heartbeat;
+    if (heartbeat == nullptr || ranks_[number].left) {
       continue;
     }
-    if (now - heart->last_heard > options_.silence) {
+    if (now - heartbeat->last_heard > options_.silence) {
       fail_all(fmt::format("{} has been silent for {:.0f} s: it is stopped, or cut off from the network",
-                           name_of(static_cast<int>(number)), std::chrono::duration<double>(options_.silence).count()));
+                           name_of(static_cast<int>(number)), to_seconds(options_.silence)));
       return;
     }
   }
 }
 
-std::string RendezvousServer::who_is_missing() const {
+std::string RendezvousServer::describe_missing() const {
   std::string missing;
   int count = 0;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (!members_[rank] || ranks_[rank].heart == nullptr || ranks_[rank].work == nullptr) {
+    if (!members_[rank] || ranks_[rank].heartbeat == nullptr || ranks_[rank].work == nullptr) {
       missing += fmt::format("{}{}", count++ == 0 ? "" : ", ", name_of(static_cast<int>(rank)));
     }
   }
   std::string text = fmt::format("{} of {} did not come within {:.0f} s; {} running, and can {} host reach rank 0?",
-                                 missing, ranks_.size(), std::chrono::duration<double>(options_.join_timeout).count(),
+                                 missing, ranks_.size(), to_seconds(options_.join_timeout),
                                  count == 1 ? "is it" : "are they", count == 1 ? "its" : "each");
   for (const std::string& refusal : refusals_) {
     text += fmt::format(" ({})", refusal);
@@ -247,16 +248,16 @@ void RendezvousServer::fail_all(const std::string& reason) {
   if (!failure_.empty() || all_left()) {
     return;
   }
-  failure_ = reason;  // those that come later hear it too
+  failure_ = reason;  // ranks that come later receive it too
   for (Rank& rank : ranks_) {
-    tell_failure(rank);
+    send_failure(rank);
   }
 }
 
-void RendezvousServer::tell_failure(Rank& rank) {
-  if (rank.heart != nullptr) {
-    rank.told = true;
-    say(*rank.heart, {"failure", failure_});
+void RendezvousServer::send_failure(Rank& rank) {
+  if (rank.heartbeat != nullptr) {
+    rank.informed = true;
+    send_to(*rank.heartbeat, {"failure", failure_});
   }
 }
 

@@ -1,9 +1,9 @@
-// Where ranks meet: runs beside rank 0, on one thread that never waits for anybody.
+// The server at which ranks meet: runs beside rank 0, on one thread that never waits for anybody.
 //
-// Every rank has two connections: "work" (it joins; leaves addresses for the others; gathers texts) and "heart"
-// (beats). Both begin with a proof of the secret, given within seconds; whatever else comes to the port is closed and
-// forgotten. The port is closed once all ranks are there. The first failure is told to all ranks, and is the last thing
-// they hear.
+// Every rank has two connections: "work" (it joins, stores addresses for the others, gathers texts) and "heart" (it
+// sends heartbeats). Both begin with a proof of the secret, due within seconds; any other connection to the port is
+// closed and forgotten. The port is closed once all ranks have joined. The first failure is sent to all ranks as their
+// last message.
 //
 // Messages, server's first:
 //   {"tandem rendezvous 1", nonce}
@@ -33,10 +33,10 @@ inline constexpr const char* kGreeting = "tandem rendezvous 1";
 
 class RendezvousServer {
  public:
-  // `hosts` by rank, where known.
+  // `hosts` by rank, if known.
   RendezvousServer(Socket listener, int size, std::string secret, std::vector<std::string> hosts, TeamOptions options);
-  // Says what is still to be said, for a second at most; ranks that come too late to a team that failed before it was
-  // complete hear why for two.
+  // Sends the remaining messages for a second at most, or for two if the process group failed before it was complete,
+  // so that ranks that come too late receive the reason.
   ~RendezvousServer();
   RendezvousServer(const RendezvousServer&) = delete;
   RendezvousServer& operator=(const RendezvousServer&) = delete;
@@ -45,10 +45,10 @@ class RendezvousServer {
   struct Connection;
   struct Rank {
     Connection* work = nullptr;
-    Connection* heart = nullptr;
+    Connection* heartbeat = nullptr;
     std::optional<std::string> gathered;
     bool left = false;
-    bool told = false;  // of the failure
+    bool informed = false;  // the failure was sent
   };
 
   void run();
@@ -56,24 +56,24 @@ class RendezvousServer {
   void accept_all();
   void read(Connection& connection);
   void write(Connection& connection);
-  void say(Connection& connection, const Message& message);
+  void send_to(Connection& connection, const Message& message);
   void close(Connection& connection);
   void handle(Connection& connection, const Message& message);
   void handle_hello(Connection& connection, const Message& message);
   void handle_work(Connection& connection, const Message& message);
-  void handle_heart(Connection& connection, const Message& message);
+  void handle_heartbeat(Connection& connection, const Message& message);
   void handle_join(Connection& connection, const Message& message);
   void answer_gather();
   void answer_gets(Deadline now);
   void look_at_clock();
   void look_for_silence(Deadline now);
   void complete_team();
-  std::string who_is_missing() const;
+  std::string describe_missing() const;
   void fail_all(const std::string& reason);
   std::string name_of(int rank) const;
-  void tell_failure(Rank& rank);
+  void send_failure(Rank& rank);
   bool all_left() const;
-  bool has_more_to_say() const;
+  bool has_more_to_send() const;
 
   Socket listener_;
   const std::string secret_;
@@ -85,7 +85,7 @@ class RendezvousServer {
   std::vector<std::optional<Member>> members_;
   std::map<std::string, std::string> store_;
   size_t store_bytes_ = 0;
-  std::vector<std::string> refusals_;  // joins that were refused, for who_is_missing()
+  std::vector<std::string> refusals_;  // joins that were refused, for describe_missing()
   int wrong_secrets_ = 0;
   bool complete_ = false;
   std::string failure_;

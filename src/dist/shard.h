@@ -1,4 +1,4 @@
-// How a buffer is cut between ranks: equal shards of ceil(count / size) elements, the last ones shorter or empty.
+// How a buffer is cut between ranks: equal shards of ceil(count / size) elements; the last ones are shorter or empty.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Threads that are started while this exists handle no signals: the program's own threads do.
+// Threads that are started while this exists handle no signals; the program's own threads do.
 #pragma once
 
 #include <csignal>

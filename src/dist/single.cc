@@ -15,7 +15,7 @@ class SingleCommunicator final : public Communicator {
   Handle start_reduce_scatter(const View& buffer) override { return done(buffer); }
   Handle start_all_gather(const View& buffer) override { return done(buffer); }
   Handle start_broadcast(const View& buffer, int root) override {
-    require(root == 0, "broadcast from rank {} where there is only rank 0", root);
+    require(root == 0, "broadcast from rank {}, but there is only rank 0", root);
     return done(buffer);
   }
   Handle start_barrier() override { return done({}); }

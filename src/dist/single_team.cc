@@ -17,7 +17,8 @@ class SingleTeam final : public Team {
   Communicator& communicator() override { return *communicators_.front(); }
 
   Communicator& add_communicator(const std::string& name, const std::vector<int>& ranks) override {
-    require(ranks == std::vector<int>{0}, "communicator '{}' has ranks that are not in a team of one", name);
+    require(ranks == std::vector<int>{0}, "communicator '{}' has ranks that a process group of one does not have",
+            name);
     return *communicators_.emplace_back(make_single_communicator());
   }
 

@@ -23,7 +23,7 @@
 namespace tandem {
 namespace {
 
-// Small messages go at once and before a collective's bulk.
+// Small messages are sent at once and before a collective's bulk data.
 void set_options(const Socket& socket) {
   const int on = 1;
   const int first = 6;  // the highest that needs no privilege
@@ -60,7 +60,7 @@ std::unique_ptr<addrinfo, FreeAddresses> resolve(const std::string& host, int po
   return std::unique_ptr<addrinfo, FreeAddresses>(found);
 }
 
-// 0, or the system's error.
+// Returns 0 or the system's error.
 int try_connect(const Socket& socket, const addrinfo& address, Deadline deadline) {
   if (connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) {
     return 0;
@@ -82,7 +82,7 @@ int try_connect(const Socket& socket, const addrinfo& address, Deadline deadline
   return error;
 }
 
-// An IPv6 socket takes IPv4 connections too; where the system has no IPv6, an IPv4 socket does.
+// An IPv6 socket takes IPv4 connections too; a system without IPv6 uses an IPv4 socket.
 bool try_listen(const Socket& socket, int family, bool loopback_only, int port) {
   const int on = 1;
   const int off = 0;
@@ -135,7 +135,7 @@ Socket listen_on(bool loopback_only, int port) {
     }
     error = errno;
   }
-  fail("cannot listen on port {}: {}; is another run using it? Port 0 takes a free one", port, std::strerror(error));
+  fail("cannot listen on port {}: {}; is another run using it? Port 0 chooses a free one", port, std::strerror(error));
 }
 
 int port_of(const Socket& listener) {
@@ -209,7 +209,7 @@ std::string interface_of(const std::string& address) {
 Endpoint parse_endpoint(const std::string& text) {
   const size_t colon = text.rfind(':');
   Endpoint endpoint;
-  const auto bad = [&] { fail("'{}' is no place to meet: give host:port", text); };
+  const auto bad = [&] { fail("'{}' is not an address to meet at: give host:port", text); };
   if (colon == std::string::npos) {
     bad();
   }

@@ -22,7 +22,8 @@ class Socket {
   int get() const { return descriptor_; }
   bool open() const { return descriptor_ >= 0; }
   int release() { return std::exchange(descriptor_, -1); }  // the caller closes it
-  // Ends both directions; a thread that waits on the socket wakes up. The descriptor stays open until the destructor.
+  // Shuts down both directions; a thread that waits on the socket wakes up. The descriptor stays open until the
+  // destructor.
   void shut_down() const;
 
  private:
@@ -31,26 +32,26 @@ class Socket {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// Milliseconds until then, for poll(): at least 0.
+// Milliseconds until the deadline, for poll(): at least 0.
 int milliseconds_until(Deadline deadline);
 
 // Listens on all addresses of this host, or on the loopback alone. Port 0: a free one.
 Socket listen_on(bool loopback_only, int port);
 int port_of(const Socket& listener);
 
-// Connects, or fails with the system's reason. The socket does not block.
+// Connects, or fails with the system's reason. The socket is non-blocking.
 Socket connect_to(const std::string& host, int port, Deadline deadline);
-// The next connection that waits; a closed Socket where none does.
+// The next pending connection; a closed Socket if there is none.
 Socket accept_from(const Socket& listener);
 
-// Numeric addresses of the two ends ("10.0.0.2"); empty where the connection is gone.
+// Numeric addresses of the two ends ("10.0.0.2"); empty if the connection is gone.
 std::string local_address(const Socket& socket);
 std::string peer_address(const Socket& socket);
 bool is_loopback(const std::string& address);
 // The network interface that has this address, or "".
 std::string interface_of(const std::string& address);
 
-// "address[,address...]:port" in its parts; fails where it is something else. Addresses of IPv6 stand in brackets.
+// The parts of "address[,address...]:port"; anything else is an Error. IPv6 addresses are in brackets.
 struct Endpoint {
   std::vector<std::string> hosts;
   int port = 0;

@@ -22,9 +22,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kVerdictTime{2000};  // from a failed call to the news of who is gone
-constexpr milliseconds kSlack{10000};       // the server's own limits come first
-constexpr size_t kLongestText = 1U << 20;   // of a gather
+constexpr milliseconds kVerdictTime{2000};  // from a failed call to the news of the cause
+constexpr milliseconds kSlack{10000};       // so that the server's own limits come first
+constexpr size_t kLongestText = 1U << 20;   // bytes of a text for gather()
 
 class JoinedTeam final : public Team {
  public:
@@ -47,16 +47,16 @@ class JoinedTeam final : public Team {
     add_communicator("all", all);
   }
 
-  ~JoinedTeam() override { heartbeat_.reset(); }  // first, so that the others hear of it before connections close
+  ~JoinedTeam() override { heartbeat_.reset(); }  // first, so that the others learn of it before connections close
 
   Communicator& communicator() override {
-    require(!communicators_.empty(), "this rank has left the team");
+    require(!communicators_.empty(), "this rank has left the process group");
     return *communicators_.front();
   }
 
   Communicator& add_communicator(const std::string& name, const std::vector<int>& ranks) override {
     const auto own = std::find(ranks.begin(), ranks.end(), rank());
-    require(own != ranks.end(), "rank {} makes communicator '{}', to which it does not belong", rank(), name);
+    require(own != ranks.end(), "rank {} does not belong to the communicator '{}' that it makes", rank(), name);
     auto made = guard([&] {
       GlooStore store(*work_, name, options_.join_timeout);
       return make_gloo_communicator(store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
@@ -76,7 +76,7 @@ class JoinedTeam final : public Team {
     require(text.size() <= kLongestText, "a text of {} bytes is too long to be gathered", text.size());
     return guard([&] {
       Message answer = work_->ask({"gather", text}, steady_clock::now() + options_.collective_timeout);
-      require(static_cast<int>(answer.size()) == size() + 1, "the gather came back with {} texts", answer.size() - 1);
+      require(static_cast<int>(answer.size()) == size() + 1, "the gather returned {} texts", answer.size() - 1);
       answer.erase(answer.begin());
       return answer;
     });
@@ -120,7 +120,7 @@ class JoinedTeam final : public Team {
                    .identity = identity};
     const Message team = guard([&] { return work_->ask(to_message(self), deadline); });
     constexpr int kFields = 6;
-    require(static_cast<int>(team.size()) == 1 + kFields * size(), "the team's list has {} fields", team.size());
+    require(static_cast<int>(team.size()) == 1 + kFields * size(), "the list of ranks has {} fields", team.size());
     for (int i = 0; i < size(); ++i) {
       const std::string* fields = &team[1 + kFields * i];
       Member member{.rank = i,
@@ -143,7 +143,7 @@ class JoinedTeam final : public Team {
     }
   }
 
-  // mpirun tells a rank about its own host only.
+  // mpirun tells a rank only about its own host.
   void number_nodes() {
     std::vector<std::string> hosts;
     for (Member& member : members_) {
@@ -157,16 +157,16 @@ class JoinedTeam final : public Team {
     world_.nodes = static_cast<int>(hosts.size());
   }
 
-  // Each rank was told its own host's number and how many hosts there are; others count ranks by these.
+  // Each rank was given its own host's number and the number of hosts; the numbers must fit together.
   void require_sound_nodes() const {
     for (const Member& member : members_) {
       require(member.node < nodes(),
-              "{} was told that its host is number {}, {} that there are {}: all launchers must give the same count",
+              "{} was given host number {}, but {} was given {} hosts: all launchers must give the same count",
               name_of(member.rank), member.node, name_of(rank()), nodes());
     }
   }
 
-  // One line: who is where, and over which interface.
+  // Logs the hosts of all ranks, and their network interfaces, in one line.
   void log_team() const {
     std::string hosts;
     for (const Member& member : members_) {
@@ -179,7 +179,8 @@ class JoinedTeam final : public Team {
     log::info("{} workers, started by {}: {}", size(), world_.started_by, hosts);
   }
 
-  // What failed, in the team's words where the team knows more. An error that is this rank's own ends the others too.
+  // The cause of a failed call, as the process group knows it if it does. An error of this rank alone ends the others
+  // too.
   std::string explain(const std::string& text) {
     std::string reason = heartbeat_->wait_for_failure(kVerdictTime);
     if (reason.empty()) {
@@ -207,7 +208,7 @@ class JoinedTeam final : public Team {
   }
 
   const TeamOptions options_;
-  std::unique_ptr<RendezvousServer> server_;  // on rank 0
+  std::unique_ptr<RendezvousServer> server_;  // null except on rank 0
   std::unique_ptr<RendezvousClient> work_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Communicator>> communicators_;  // the first has all ranks

@@ -1,4 +1,4 @@
-// Bytes that one rank sends and receives: by plan here, by count in Communicator::traffic(). Payload only, without the
+// Bytes that one rank sends and receives: planned here, counted in Communicator::traffic(). Payload only, without the
 // headers of the transport.
 #pragma once
 

@@ -1,5 +1,5 @@
-// One thread that does what it is given, in order. Signals are blocked on it and on the threads that its work starts:
-// the program's own threads handle them, and writing to a socket that a peer has closed is an error, not a SIGPIPE.
+// One thread that runs tasks in order. Signals are blocked on it and on threads that its tasks start: the program's own
+// threads handle them, and writing to a socket that a peer has closed is an error, not a SIGPIPE.
 #pragma once
 
 #include <condition_variable>
@@ -14,11 +14,11 @@ namespace tandem {
 class WorkQueue {
  public:
   WorkQueue();
-  ~WorkQueue();  // after what is queued
+  ~WorkQueue();  // waits for the queued work
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  // The future gives what the work throws.
+  // The future rethrows the work's exception.
   std::future<void> add(std::function<void()> work);
 
   bool idle() const;  // nothing queued, nothing under way

@@ -3,9 +3,10 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstdint>
+#include <initializer_list>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/lock.h"
 #include "dist/authentication.h"
 #include "dist/environment.h"
@@ -14,17 +15,60 @@
 namespace tandem {
 namespace {
 
-constexpr int kFirstPort = 20000;  // of those that a job's number chooses
+constexpr int kFirstPort = 20000;  // the ports that job numbers are mapped to
 constexpr int kPorts = 10000;
-constexpr int kFirstSpecialStep = 2'000'000'000;  // SLURM's batch, extern and interactive steps are no srun
+constexpr int kFirstSpecialStep =
+    2'000'000'000;  // SLURM's batch, extern and interactive steps were not started by srun
 
-// Where ranks meet that only share a job's number.
-int port_of_job(const std::string& job) {
-  uint64_t hash = 14695981039346656037U;  // FNV-1a
-  for (const char c : job) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+// The environment variables in which a launcher gives the ranks; "" if it has none.
+struct Launcher {
+  const char* name;
+  const char *rank, *size, *local_rank, *local_size, *node, *nodes;
+  bool partial = false;  // whether the last three may be unset
+};
+
+constexpr Launcher kTandem{"tandem launch",     "TANDEM_RANK", "TANDEM_SIZE", "TANDEM_LOCAL_RANK",
+                           "TANDEM_LOCAL_SIZE", "TANDEM_NODE", "TANDEM_NODES"};
+constexpr Launcher kTorchrun{"torchrun",         "RANK",       "WORLD_SIZE",       "LOCAL_RANK",
+                             "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", true};
+constexpr Launcher kMpirun{"mpirun",
+                           "OMPI_COMM_WORLD_RANK",
+                           "OMPI_COMM_WORLD_SIZE",
+                           "OMPI_COMM_WORLD_LOCAL_RANK",
+                           "OMPI_COMM_WORLD_LOCAL_SIZE",
+                           "",
+                           ""};
+constexpr Launcher kSrun{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
+                         "",     "SLURM_NODEID", "SLURM_STEP_NUM_NODES"};
+
+// Ranks that are not named count as if every host had the same number of them.
+World ranks_from(const Launcher& launcher) {
+  const auto number = [&](const std::string& name, int otherwise) {
+    return name.empty()       ? otherwise
+           : launcher.partial ? optional_number_variable(name).value_or(otherwise)
+                              : number_variable(name);
+  };
+  World world;
+  world.started_by = launcher.name;
+  world.rank = number_variable(launcher.rank);
+  world.size = number_variable(launcher.size);
+  world.local_rank = number_variable(launcher.local_rank);
+  world.local_size = number(launcher.local_size, 1);
+  const int local_size = std::max(world.local_size, 1);
+  world.node = number(launcher.node, world.rank / local_size);
+  world.nodes = number(launcher.nodes, std::max(1, (world.size + local_size - 1) / local_size));
+  return world;
+}
+
+// Workers that share only a job's number meet at a port that follows from it.
+void meet_by_job(World& world, const std::string& hosts, const std::string& job) {
+  const std::string host = world.local_size == world.size ? "127.0.0.1" : hosts;
+  Checksum sum;
+  sum.add(job);
+  if (!host.empty()) {
+    world.rendezvous = fmt::format("{}:{}", host, kFirstPort + sum.value() % kPorts);
   }
-  return kFirstPort + static_cast<int>(hash % kPorts);
+  world.secret = world.started_by + " " + job;
 }
 
 std::vector<std::string> split(const std::string& list) {
@@ -38,28 +82,14 @@ std::vector<std::string> split(const std::string& list) {
 }
 
 World from_tandem() {
-  World world;
-  world.started_by = "tandem launch";
-  world.rank = number_variable("TANDEM_RANK");
-  world.size = number_variable("TANDEM_SIZE");
-  world.local_rank = number_variable("TANDEM_LOCAL_RANK");
-  world.local_size = number_variable("TANDEM_LOCAL_SIZE");
-  world.node = number_variable("TANDEM_NODE");
-  world.nodes = number_variable("TANDEM_NODES");
+  World world = ranks_from(kTandem);
   world.hosts = split(variable("TANDEM_HOSTS"));
   world.listener = optional_number_variable("TANDEM_LISTENER").value_or(-1);
   return world;
 }
 
 World from_torchrun() {
-  World world;
-  world.started_by = "torchrun";
-  world.rank = number_variable("RANK");
-  world.size = number_variable("WORLD_SIZE");
-  world.local_rank = number_variable("LOCAL_RANK");
-  world.local_size = optional_number_variable("LOCAL_WORLD_SIZE").value_or(1);
-  world.nodes = optional_number_variable("GROUP_WORLD_SIZE").value_or(world.size / std::max(world.local_size, 1));
-  world.node = optional_number_variable("GROUP_RANK").value_or(world.rank / std::max(world.local_size, 1));
+  World world = ranks_from(kTorchrun);
   const std::string address = variable("MASTER_ADDR");
   const int port = number_variable("MASTER_PORT");
   require(!address.empty(), "MASTER_ADDR is not set, though RANK and WORLD_SIZE are: set all or none");
@@ -69,66 +99,37 @@ World from_torchrun() {
   return world;
 }
 
+// The nodes are a guess until all ranks have joined.
 World from_mpirun() {
-  World world;
-  world.started_by = "mpirun";
-  world.rank = number_variable("OMPI_COMM_WORLD_RANK");
-  world.size = number_variable("OMPI_COMM_WORLD_SIZE");
-  world.local_rank = number_variable("OMPI_COMM_WORLD_LOCAL_RANK");
-  world.local_size = number_variable("OMPI_COMM_WORLD_LOCAL_SIZE");
-  const int local_size = std::max(world.local_size, 1);
-  world.nodes = std::max(1, (world.size + local_size - 1) / local_size);  // until the team knows
-  world.node = world.rank / local_size;
+  World world = ranks_from(kMpirun);
   std::string uri = variable("OMPI_MCA_orte_hnp_uri");
   for (const char* name : {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI2"}) {
     uri = uri.empty() ? variable(name) : uri;
   }
-  std::string job = variable("OMPI_MCA_ess_base_jobid") + variable("PMIX_NAMESPACE");
-  job = job.empty() ? uri : job;
-  const std::string hosts =
-      world.local_size == world.size ? "127.0.0.1" : hosts_of_mpi_uri(variable("OMPI_MCA_orte_hnp_uri"));
-  if (!hosts.empty()) {
-    world.rendezvous = fmt::format("{}:{}", hosts, port_of_job(job));
-  }
-  world.secret = "mpirun " + job;
+  const std::string job = variable("OMPI_MCA_ess_base_jobid") + variable("PMIX_NAMESPACE");
+  meet_by_job(world, hosts_of_mpi_uri(variable("OMPI_MCA_orte_hnp_uri")), job.empty() ? uri : job);
   return world;
 }
 
 World from_srun() {
-  World world;
-  world.started_by = "srun";
-  world.rank = number_variable("SLURM_PROCID");
-  world.size = number_variable("SLURM_STEP_NUM_TASKS");
-  world.local_rank = number_variable("SLURM_LOCALID");
-  world.node = number_variable("SLURM_NODEID");
-  world.nodes = number_variable("SLURM_STEP_NUM_NODES");
+  World world = ranks_from(kSrun);
   const std::vector<int> tasks = slurm_tasks(variable("SLURM_STEP_TASKS_PER_NODE"));
   require(static_cast<int>(tasks.size()) == world.nodes && world.node < world.nodes,
-          "SLURM_STEP_TASKS_PER_NODE tells of {} nodes, SLURM_STEP_NUM_NODES of {}, SLURM_NODEID is {}", tasks.size(),
+          "SLURM_STEP_TASKS_PER_NODE has {} nodes, SLURM_STEP_NUM_NODES is {}, SLURM_NODEID is {}", tasks.size(),
           world.nodes, world.node);
   world.local_size = tasks[world.node];
-  const std::string job = variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID");
   std::string list = variable("SLURM_STEP_NODELIST");
   list = list.empty() ? variable("SLURM_JOB_NODELIST") : list;
-  std::string host = list.empty() ? variable("SLURM_LAUNCH_NODE_IPADDR") : first_slurm_host(list);
-  host = world.local_size == world.size ? "127.0.0.1" : host;
-  if (!host.empty()) {
-    world.rendezvous = fmt::format("{}:{}", host, port_of_job(job));
-  }
-  world.secret = "srun " + job;
+  meet_by_job(world, list.empty() ? variable("SLURM_LAUNCH_NODE_IPADDR") : first_slurm_host(list),
+              variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID"));
   return world;
 }
 
-bool any_set(const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    if (!variable(name).empty()) {
-      return true;
-    }
-  }
-  return false;
+bool any_set(std::initializer_list<const char*> names) {
+  return std::ranges::any_of(names, [](const char* name) { return !variable(name).empty(); });
 }
 
-// A shell inside a batch job has SLURM's variables too, without being one of its tasks.
+// A shell inside a batch job has SLURM's variables too, but is not one of its tasks.
 bool inside_srun() {
   const auto step = variable("SLURM_STEP_ID");
   return !variable("SLURM_STEP_NUM_TASKS").empty() && !step.empty() && step.size() < 10 &&
@@ -154,23 +155,21 @@ void require_sound(const World& world) {
   socklen_t size = sizeof listens;
   require(
       world.listener < 0 || (getsockopt(world.listener, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens),
-      "TANDEM_LISTENER is {}, which is no listening socket", world.listener);
+      "TANDEM_LISTENER is {}, which is not a listening socket", world.listener);
 }
 
 }  // namespace
 
 World world_from_environment() {
-  const bool torchrun = any_set({"RANK", "WORLD_SIZE"});
-  const bool mpirun = any_set({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"});
+  const bool mpirun = any_set({kMpirun.rank, kMpirun.size});
   World world;
-  if (any_set({"TANDEM_RANK", "TANDEM_SIZE", "TANDEM_LOCAL_RANK"})) {
+  if (any_set({kTandem.rank, kTandem.size, kTandem.local_rank})) {
     world = from_tandem();
-  } else if (torchrun) {
+  } else if (any_set({kTorchrun.rank, kTorchrun.size})) {
     world = from_torchrun();
-    require(!mpirun || (number_variable("OMPI_COMM_WORLD_RANK") == world.rank &&
-                        number_variable("OMPI_COMM_WORLD_SIZE") == world.size),
-            "RANK says rank {} of {}, OMPI_COMM_WORLD_RANK rank {} of {}: unset those that do not count", world.rank,
-            world.size, variable("OMPI_COMM_WORLD_RANK"), variable("OMPI_COMM_WORLD_SIZE"));
+    require(!mpirun || (number_variable(kMpirun.rank) == world.rank && number_variable(kMpirun.size) == world.size),
+            "torchrun's variables give rank {} of {}, mpirun's rank {} of {}: unset the ones that are stale",
+            world.rank, world.size, variable(kMpirun.rank), variable(kMpirun.size));
   } else if (mpirun) {
     world = from_mpirun();
   } else if (inside_srun()) {

@@ -1,4 +1,4 @@
-// Which of how many workers this process is, and where they meet.
+// The ranks that a launcher has started, and where they meet.
 #pragma once
 
 #include <string>
@@ -14,21 +14,21 @@ struct World {
   int node = 0;  // number of this host
   int nodes = 1;
   std::string host;                // this host's name, as messages give it
-  std::vector<std::string> hosts;  // by rank, where known: for naming a rank that does not come
-  // Where rank 0 listens: "address[,address...]:port", tried in this order. Port 0 (rank 0 alone knows it) or an
-  // inherited socket means that somebody else tells the others.
+  std::vector<std::string> hosts;  // by rank, if known: to name a rank that does not join
+  // Rank 0 listens at "address[,address...]:port"; the addresses are tried in this order. If the port is 0 or the
+  // socket is inherited, the launcher must tell the other ranks where rank 0 is.
   std::string rendezvous;
-  int listener = -1;                 // rank 0: a socket that listens there already (inherited, then owned by the team)
+  int listener = -1;                 // rank 0: an inherited socket that listens there already; join_team() takes it
   std::string secret;                // the same on all ranks; never sent
   std::string started_by = "alone";  // "alone", "tandem launch", "mpirun", "srun", "torchrun"
 
   bool alone() const { return size == 1; }
 };
 
-// Reads, the first that is there going before the others:
+// Reads the first of these that is set:
 //   TANDEM_RANK ... (from `tandem launch`), torchrun's RANK ..., mpirun's OMPI_COMM_WORLD_RANK ..., srun's SLURM_*.
-// TANDEM_RENDEZVOUS (host:port) and TANDEM_SECRET go before what is derived from a job's number and host list.
-// Variables that are set by halves or contradict each other are an Error. Without any: alone.
+// TANDEM_RENDEZVOUS (host:port) and TANDEM_SECRET override what is derived from a job's number and host list.
+// Incomplete or contradictory variables are an Error. Without any variable there is one rank.
 World world_from_environment();
 
 // `size` ranks of this process, for tests: each thread calls join_team() with one of them.

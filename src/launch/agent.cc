@@ -24,14 +24,14 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr size_t kOrderLimit = 4U << 20;  // bytes of an order
-constexpr size_t kMostUnsent = 1U << 20;  // bytes; beyond, workers wait before they print more
+constexpr size_t kOrderLimit = 4U << 20;  // bytes of a message from the launcher
+constexpr size_t kMostUnsent = 1U << 20;  // bytes; above this, no more output of the workers is read
 constexpr milliseconds kBeat{1000};
-constexpr milliseconds kSilence{6000};  // of the launcher
+constexpr milliseconds kSilence{6000};  // without a message, the launcher counts as gone
 constexpr milliseconds kTick{100};
-constexpr milliseconds kLastWill{2000};  // from SIGTERM to SIGKILL when the launcher is gone
+constexpr milliseconds kKillDelay{2000};  // from SIGTERM to SIGKILL when the launcher is gone
 
-// Where others may reach this host: the address that ssh came to first, then all others.
+// The addresses of this host: first the one that ssh connected to, then all others.
 std::vector<std::string> own_addresses() {
   std::vector<std::string> addresses;
   const auto add = [&](const std::string& address) {
@@ -121,7 +121,7 @@ void Agent::read_orders() {
         handle(*message);
       }
     } catch (const Error& error) {
-      say({"failed", error.what()});
+      send({"failed", error.what()});
     }
   }
   if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
@@ -129,7 +129,7 @@ void Agent::read_orders() {
   }
 }
 
-void Agent::say(const Message& message) {
+void Agent::send(const Message& message) {
   if (!launcher_gone_) {
     unsent_ += encode(message);
   }
@@ -159,7 +159,7 @@ void Agent::handle(const Message& message) {
   } else if (order == "end") {
     kill_at_ = steady_clock::now() + milliseconds(number_of(field_of(message, 1), 0, INT_MAX));
   } else {
-    require(order == "beat", "the agent does not know the order '{}'", printable(order, 40));
+    require(order == "beat", "the agent received the unknown command '{}'", printable(order, 40));
   }
 }
 
@@ -168,7 +168,7 @@ void Agent::listen(bool local) {
   Message answer{"listening", std::to_string(port_of(listener_))};
   const std::vector<std::string> addresses = local ? std::vector<std::string>{"127.0.0.1"} : own_addresses();
   answer.insert(answer.end(), addresses.begin(), addresses.end());
-  say(answer);
+  send(answer);
 }
 
 void Agent::start(const Message& message) {
@@ -194,7 +194,7 @@ void Agent::start(const Message& message) {
   workers_.push_back(std::move(worker));
 }
 
-// Whether something came.
+// Returns whether there was output.
 bool Agent::relay_stream(Pipe& pipe, PipeLines& reader, const char* kind, int rank) {
   if (!pipe.open()) {
     return false;
@@ -206,7 +206,7 @@ bool Agent::relay_stream(Pipe& pipe, PipeLines& reader, const char* kind, int ra
     pipe = Pipe();
   }
   for (const std::string& line : lines) {
-    say({kind, std::to_string(rank), line});
+    send({kind, std::to_string(rank), line});
   }
   return state == PipeLines::State::some;
 }
@@ -224,13 +224,13 @@ void Agent::reap() {
       ++worker;
       continue;
     }
-    kill(-process, SIGKILL);  // what it may have started, while the group's number is still its own
+    kill(-process, SIGKILL);  // the processes that it started, while its group still has this number
     int status = 0;
     waitpid(process, &status, 0);
     while (relay_stream(worker->child.out, worker->out, "out", worker->rank) ||
            relay_stream(worker->child.err, worker->err, "err", worker->rank)) {
     }
-    say({"exited", std::to_string(worker->rank), std::to_string(status), worker->ordered ? "ordered" : ""});
+    send({"exited", std::to_string(worker->rank), std::to_string(status), worker->ordered ? "ordered" : ""});
     worker = workers_.erase(worker);
   }
   write();
@@ -255,8 +255,8 @@ void Agent::look_at_clock() {
   }
   if (now - last_beat_ >= kBeat) {
     last_beat_ = now;
-    if (unsent_.empty()) {  // otherwise there is something to hear anyway
-      say({"beat"});
+    if (unsent_.empty()) {  // otherwise the launcher receives something anyway
+      send({"beat"});
     }
   }
 }
@@ -265,7 +265,7 @@ void Agent::lose_launcher() {
   if (!std::exchange(launcher_gone_, true)) {
     unsent_.clear();
     signal_all(SIGTERM);
-    kill_at_ = std::min(kill_at_.value_or(Deadline::max()), steady_clock::now() + kLastWill);
+    kill_at_ = std::min(kill_at_.value_or(Deadline::max()), steady_clock::now() + kKillDelay);
   }
 }
 

@@ -1,8 +1,8 @@
-// The launcher's hand on one host: starts that host's workers, relays their output, and ends them when the launcher is
-// gone.
+// Runs on each host on behalf of the launcher: starts that host's workers, relays their output, and ends them when the
+// launcher is gone.
 //
-// It talks over its standard streams, which ssh carries, with the messages of dist/message.h after one line of greeting
-// (so that what a login shell prints before it does no harm). From the launcher:
+// It communicates over its standard streams, which ssh carries, with the messages of dist/message.h after one line of
+// greeting (so that text printed by a login shell before it does no harm). From the launcher:
 //   {"listen", "local" or "any"}                       answered by {"listening", port, address, ...}
 //   {"start", rank, directory, "listener" or "", number of arguments, argument, ..., NAME=VALUE, ...}
 //   {"signal", number}                                 for all workers
@@ -10,8 +10,8 @@
 //   {"beat"}                                           once a second
 // To the launcher:
 //   {"out" or "err", rank, line}   {"exited", rank, wait status, "ordered" or ""}   {"failed", reason}   {"beat"}
-// A worker leads a process group, is killed by the system if the agent dies, and gets SIGTERM and two seconds later
-// SIGKILL when the launcher closes the stream or says nothing for six seconds.
+// A worker leads a process group. The system kills it if the agent dies; if the launcher closes the stream or sends
+// nothing for six seconds, it gets SIGTERM and two seconds later SIGKILL.
 #pragma once
 
 #include <list>
@@ -27,9 +27,9 @@ inline constexpr const char* kAgentGreeting = "tandem agent 1\n";
 
 class Agent {
  public:
-  Agent(int in, int out);  // descriptors that it does not own
+  Agent(int in, int out);  // the caller keeps the descriptors
 
-  // Returns when the launcher has closed the stream and no worker lives.
+  // Returns when the launcher has closed the stream and all workers have ended.
   void run();
 
  private:
@@ -38,13 +38,13 @@ class Agent {
     Child child;
     PipeLines out, err;
     std::optional<int> wait_status;
-    bool ordered = false;  // we ended it
+    bool ordered = false;  // this agent ended it
   };
 
   void wait_for_events();
   void read_orders();
   void write();
-  void say(const Message& message);
+  void send(const Message& message);
   void handle(const Message& message);
   void listen(bool local);
   void start(const Message& message);

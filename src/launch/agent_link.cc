@@ -20,8 +20,8 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr size_t kMessageLimit = 4U << 20;
-constexpr size_t kMostBeforeGreeting = 1U << 20;  // of what a login prints
-constexpr milliseconds kFarewellTime{4000};       // for an agent to end: longer than it gives its workers
+constexpr size_t kMostBeforeGreeting = 1U << 20;  // bytes that a login may print
+constexpr milliseconds kExitTime{4000};           // for an agent to end: longer than it gives its workers
 
 std::vector<std::string> agent_arguments(const Host& host, const std::string& agent_command,
                                          const std::string& binary) {
@@ -47,7 +47,7 @@ AgentLink::AgentLink(const Host& host, const std::string& agent_command, const s
 
 AgentLink::~AgentLink() {
   child_.in = Pipe();
-  const auto deadline = steady_clock::now() + kFarewellTime;
+  const auto deadline = steady_clock::now() + kExitTime;
   while (waitpid(child_.process, nullptr, WNOHANG) == 0) {
     if (steady_clock::now() > deadline || lost()) {
       kill(-child_.process, SIGKILL);
@@ -69,7 +69,7 @@ void AgentLink::flush() {
   while (!unsent_.empty()) {
     const ssize_t count = write(child_.in.get(), unsent_.data(), unsent_.size());
     if (count <= 0) {
-      return;  // full, or closed, which receive() finds out
+      return;  // full, or closed; receive() will notice
     }
     unsent_.erase(0, static_cast<size_t>(count));
   }
@@ -85,7 +85,7 @@ void AgentLink::skip_to_greeting(std::string& bytes) {
     bytes = before_greeting_.substr(found + greeting.size());
     before_greeting_.clear();
   } else if (before_greeting_.size() > kMostBeforeGreeting) {
-    lose("what answers there is no agent of tandem");
+    lose("the process that answers is not an agent of tandem");
   }
 }
 

@@ -1,4 +1,4 @@
-// The launcher's end of an agent.
+// The launcher's end of the connection to an agent.
 #pragma once
 
 #include <poll.h>
@@ -15,8 +15,8 @@ namespace tandem {
 
 class AgentLink {
  public:
-  // Starts the agent: directly on this host, else through the agent command ("ssh ..."), which gets the host and one
-  // argument, a shell command.
+  // Starts the agent: directly on this host, otherwise through the agent command ("ssh ..."), which gets the host and
+  // one argument, a shell command.
   AgentLink(const Host& host, const std::string& agent_command, const std::string& binary);
   ~AgentLink();  // closes the stream; an agent that does not end within seconds is killed
   AgentLink(const AgentLink&) = delete;
@@ -28,9 +28,9 @@ class AgentLink {
   const std::string& why_lost() const { return lost_; }
   Deadline last_heard() const { return last_heard_; }
 
-  // Never waits: what the agent does not take is kept. Any thread may call send().
+  // Never waits: messages that the agent does not take yet are buffered. Any thread may call send().
   void send(const Message& message);
-  // What has come. The agent's own error output goes to standard error, behind the host's name.
+  // Returns the messages that have come. Prints the agent's own error output to standard error with the host's name.
   std::vector<Message> receive();
   void lose(const std::string& why);
   void add_events(std::vector<pollfd>& events) const;

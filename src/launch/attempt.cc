@@ -21,12 +21,12 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr milliseconds kGreetingTime{30000};  // for an agent to come up
+constexpr milliseconds kGreetingTime{30000};  // for an agent to start
 constexpr milliseconds kBeat{1000};
-constexpr milliseconds kSilence{10000};  // of an agent; workers find out about each other before
+constexpr milliseconds kSilence{10000};  // after which an agent counts as lost; workers notice each other sooner
 constexpr milliseconds kTick{100};
 constexpr milliseconds kAway{2000};
-constexpr int kGrace = 4000;                       // milliseconds for workers to end by themselves after one failed
+constexpr int kGrace = 4000;                       // milliseconds for workers to end by themselves after a failure
 constexpr milliseconds kLastLimit{kGrace + 4000};  // for all to be gone
 
 }  // namespace
@@ -40,12 +40,12 @@ Attempt::Attempt(const LaunchOptions& options, const std::vector<Host>& hosts, c
     }
   }
   const BlockedSignals blocked;
-  beating_ = std::thread([this] { beat(); });
+  heartbeat_thread_ = std::thread([this] { beat(); });
 }
 
 Attempt::~Attempt() {
   done_ = true;
-  beating_.join();
+  heartbeat_thread_.join();
 }
 
 void Attempt::beat() {
@@ -95,7 +95,7 @@ void Attempt::wait_for_greetings() {
       }
     }
   }
-  std::map<std::string, std::vector<std::string>> hosts;  // by what is wrong with them
+  std::map<std::string, std::vector<std::string>> hosts;  // hosts by the problem that they have
   for (const AgentLink& agent : agents_) {
     if (agent.lost()) {
       hosts[agent.why_lost()].push_back(agent.host().name);
@@ -107,12 +107,12 @@ void Attempt::wait_for_greetings() {
                            names.size() == 1 ? "host" : "hosts", fmt::join(names, ", "), why);
   }
   if (!missing.empty()) {
-    cause_.text = fmt::format("{} (ssh must reach a host without a password, and {} must be there: --push brings it)",
+    cause_.text = fmt::format("{} (ssh must reach a host without a password, and {} must be there: --push copies it)",
                               missing, options_.binary);
   }
 }
 
-// Rank 0's host opens a port before any worker runs, and says where it can be reached.
+// Rank 0's host opens a port before any worker runs, and reports its addresses.
 std::string Attempt::find_rendezvous() {
   const bool local = agents_.size() == 1;
   agents_.front().send({"listen", local ? "local" : "any"});
@@ -120,7 +120,7 @@ std::string Attempt::find_rendezvous() {
   while (port_ == 0 && cause_.text.empty() && signals_.stop_signal() == 0) {
     wait_for_events();
     if (agents_.front().lost() || steady_clock::now() > deadline) {
-      cause_.text = fmt::format("host {} opens no port for the workers to meet", agents_.front().host().name);
+      cause_.text = fmt::format("host {} did not open a port for the workers to meet", agents_.front().host().name);
     }
   }
   if (!local) {
@@ -228,7 +228,7 @@ void Attempt::handle_exit(const Message& message) {
   const std::string last =
       printable(worker.last_error.starts_with("tandem: ") ? worker.last_error.substr(8) : worker.last_error);
   if (WIFEXITED(status) && last.starts_with("rank ")) {
-    return end_all(last, Weight::heard_of_another);
+    return end_all(last, Weight::news_of_another);
   }
   end_all(fmt::format("rank {} on host {} {}{}{}", worker.rank, worker.agent->host().name, describe_end(status),
                       last.empty() ? "" : ": ", last),
@@ -242,11 +242,11 @@ bool Attempt::works(const AgentLink& agent) const {
 
 void Attempt::look_at_clock() {
   const auto now = steady_clock::now();
-  // Where this program itself stood still (a pager that does not read, Ctrl-Z), what came meanwhile is not read yet.
+  // If this process itself did not run for a while (a pager that does not read, Ctrl-Z), there is unread input.
   const bool was_away = now - std::exchange(looked_, now) > kAway;
   for (AgentLink& agent : agents_) {
     if (!was_away && now - agent.last_heard() > kSilence) {
-      agent.lose(fmt::format("nothing heard from it for {} s", kSilence.count() / 1000));
+      agent.lose(fmt::format("no message from it for {} s", kSilence.count() / 1000));
     }
     if (!cause_.text.empty() && now - ending_since_ > kLastLimit && works(agent)) {
       agent.lose("it does not end its workers");
@@ -262,14 +262,14 @@ void Attempt::look_at_clock() {
     }
   }
   if (signals_.stop_signal() != 0 && !std::exchange(signalled_, true)) {
-    log::info("{}: workers are told to save and end; once more ends them at once", strsignal(signals_.stop_signal()));
+    log::info("{}: the workers save and end; a second signal ends them at once", strsignal(signals_.stop_signal()));
     for (AgentLink& agent : agents_) {
       agent.send({"signal", std::to_string(SIGTERM)});
     }
   }
 }
 
-// Workers find out by themselves that one is gone, and say so; those that do not are killed.
+// Workers notice by themselves that one is gone, report it and end; those that do not are killed.
 void Attempt::end_all(const std::string& cause, Weight weight) {
   if (cause_.text.empty()) {
     ending_since_ = steady_clock::now();

@@ -18,10 +18,10 @@ class Attempt {
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 
-  // What went wrong first, or "".
+  // Returns the first cause of a failure, or "".
   std::string run();
 
-  // Hosts that did not answer, or stopped to.
+  // Hosts that did not answer, or stopped answering.
   std::vector<std::string> lost_hosts() const;
 
  private:
@@ -31,8 +31,8 @@ class Attempt {
     bool ended = false;
     std::string last_error;  // its last line on standard error
   };
-  // What ended the attempt: the later of these says more about why.
-  enum class Weight { none, heard_of_another, own_error, lost_host, killed };
+  // The kinds of causes that end an attempt; a later kind explains more.
+  enum class Weight { none, news_of_another, own_error, lost_host, killed };
   struct Cause {
     std::string text;
     Weight weight = Weight::none;
@@ -60,7 +60,7 @@ class Attempt {
   Deadline ending_since_, looked_;
   bool signalled_ = false;
   std::atomic<bool> done_ = false;
-  std::thread beating_;  // goes on while our own output waits for a terminal
+  std::thread heartbeat_thread_;  // sends heartbeats even while our own output waits for a terminal
 };
 
 }  // namespace tandem

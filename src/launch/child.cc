@@ -56,15 +56,15 @@ std::vector<std::string> whole_environment(const std::vector<std::string>& added
   return all;
 }
 
-// What the child has, made before fork(): after it only plain system calls are allowed.
-struct Prepared {
+// The child's arguments are built before fork(): after it only plain system calls are allowed.
+struct ExecArguments {
   std::vector<char*> arguments, environment;
   const char* directory;
   int in, out, err, status, inherits;
   pid_t parent;  // 0: need not live
 };
 
-// step: 'd' for the directory, 'x' for the program; then errno.
+// Reports to the parent, then exits. step: 'd' for the directory, 'x' for the program; then errno.
 [[noreturn]] void give_up(int status, char step) {
   std::array<char, 1 + sizeof(int)> report{};
   const int error = errno;
@@ -74,7 +74,7 @@ struct Prepared {
   _exit(127);
 }
 
-[[noreturn]] void become(const Prepared& child) {
+[[noreturn]] void become(const ExecArguments& child) {
   setpgid(0, 0);
   if (child.parent != 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -108,7 +108,7 @@ void require_started(const Pipe& status, const ChildOptions& options) {
   }
   int error = 0;
   std::memcpy(&error, report.data() + 1, sizeof error);
-  require(report[0] != 'd', "cannot start in directory {}: {}; make it there, or use --push", options.directory,
+  require(report[0] != 'd', "cannot start in directory {}: {}; create it there, or use --push", options.directory,
           std::strerror(error));
   fail("cannot start {}: {}", options.arguments[0], std::strerror(error));
 }
@@ -129,9 +129,9 @@ Child start_child(const ChildOptions& options) {
   }
   std::vector<std::string> arguments = options.arguments;
   std::vector<std::string> environment = whole_environment(options.environment);
-  const Prepared prepared{pointers_to(arguments), pointers_to(environment), options.directory.c_str(),
-                          in.read.get(),          out.write.get(),          err.write.get(),
-                          status.write.get(),     options.inherits,         options.dies_with_us ? getpid() : 0};
+  const ExecArguments prepared{pointers_to(arguments), pointers_to(environment), options.directory.c_str(),
+                               in.read.get(),          out.write.get(),          err.write.get(),
+                               status.write.get(),     options.inherits,         options.dies_with_us ? getpid() : 0};
   const pid_t process = fork();
   require(process >= 0, "cannot start a process: {}", std::strerror(errno));
   if (process == 0) {

@@ -11,35 +11,35 @@
 
 namespace tandem {
 
-using Pipe = Socket;  // an owned descriptor, too
+using Pipe = Socket;  // also an owned descriptor
 
 struct ChildOptions {
   std::vector<std::string> arguments;    // the program first; found through PATH
   std::vector<std::string> environment;  // NAME=VALUE, in addition to this process's
-  std::string directory;                 // where it starts; empty: here
+  std::string directory;                 // working directory; empty: this process's
   bool takes_input = false;              // otherwise it reads /dev/null
-  int inherits = -1;                     // a descriptor that stays open in it
+  int inherits = -1;                     // a descriptor that it inherits
   bool dies_with_us = false;             // SIGKILL when the thread that started it ends
 };
 
 struct Child {
-  pid_t process = -1;  // leads a process group of its own, so that a terminal's Ctrl-C does not reach it
-  Pipe in, out, err;   // none of ours blocks
+  pid_t process = -1;  // leads its own process group, so that a terminal's Ctrl-C does not reach it
+  Pipe in, out, err;   // non-blocking on this side
 };
 
-// Fails where the program cannot be started, with the system's reason.
+// Fails with the system's reason if the program cannot be started.
 Child start_child(const ChildOptions& options);
 
 // How a process ended: "exited with code 1", "was killed by signal 9 (Killed)".
 std::string describe_end(int wait_status);
 
-// Lines out of a stream; one of more than 64 KB is cut into several.
+// Splits a stream into lines; one of more than 64 KB is cut into several.
 class PipeLines {
  public:
   enum class State { some, nothing_now, ended };
-  // Reads a piece of what is there.
+  // Reads a part of the available input.
   State read(const Pipe& pipe, std::vector<std::string>& lines);
-  // What came after the last line's end.
+  // The text after the last line's end.
   std::vector<std::string> rest();
 
  private:

@@ -12,10 +12,10 @@
 namespace tandem {
 namespace {
 
-constexpr int kMostWorkers = 1024;  // on a host
+constexpr int kMostWorkers = 1024;  // workers on a host
 
 Host parse_host(const std::string& text, const std::string& all) {
-  // [2001:db8::5]:2 is an address with colons of its own.
+  // [2001:db8::5]:2 is an address that contains colons.
   const size_t bracket = text.starts_with('[') ? text.find(']') : std::string::npos;
   const size_t colon = bracket == std::string::npos ? text.rfind(':') : text.find(':', bracket);
   Host host{bracket == std::string::npos ? text.substr(0, colon) : text.substr(1, bracket - 1), 1};
@@ -25,10 +25,10 @@ Host parse_host(const std::string& text, const std::string& all) {
     const char* end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, host.workers);
     require(error == std::errc() && rest == end && host.workers >= 1 && host.workers <= kMostWorkers,
-            "'{}' in --hosts is not understood: give host or host:workers, as in a:2,b:2", text);
+            "'{}' in --hosts is malformed: give host or host:workers, as in a:2,b:2", text);
   }
-  require(!host.name.empty() && host.name.front() != '-', "'{}' in --hosts '{}' is no host: give hosts as in a:2,b:2",
-          text, all);
+  require(!host.name.empty() && host.name.front() != '-',
+          "'{}' in --hosts '{}' is not a host: give hosts as in a:2,b:2", text, all);
   return host;
 }
 
@@ -84,7 +84,7 @@ std::vector<std::string> split_command(const std::string& command) {
       words.back() += c;
     }
   }
-  require(quote == 0, "a quote in '{}' does not end", command);
+  require(quote == 0, "a quote in '{}' is not closed", command);
   return words;
 }
 

@@ -11,7 +11,7 @@ struct Host {
   int workers = 1;
 };
 
-// "a:2,b" is two workers on a and one on b. Fails for an empty name, a number below 1, and a host named twice.
+// "a:2,b" means two workers on a and one on b. Fails for an empty name, a number below 1, and a host named twice.
 std::vector<Host> parse_hosts(const std::string& text);
 
 // Whether the name means this machine: "localhost", a loopback address, or its own name.
@@ -19,10 +19,10 @@ bool is_this_host(const std::string& name);
 
 int count_workers(const std::vector<Host>& hosts);
 
-// A command as a shell would take it apart: spaces separate, quotes and backslashes join.
+// Splits a command as a shell would: spaces separate words, quotes and backslashes join.
 std::vector<std::string> split_command(const std::string& command);
 
-// The word in quotes, so that a shell takes it as it is.
+// Quotes the word, so that a shell takes it as it is.
 std::string shell_quoted(const std::string& word);
 
 }  // namespace tandem

@@ -21,9 +21,9 @@ constexpr std::chrono::milliseconds kBetweenAttempts{1000};
 void require_sound(const LaunchOptions& options) {
   require(!options.hosts.empty(), "no hosts given: add --hosts, as in --hosts a:2,b:2");
   require(!options.command.empty(), "nothing to start: give a command after --, as in -- train config.toml run=DIR");
-  require(options.restarts >= 0, "--restarts is {}, it cannot be negative", options.restarts);
+  require(options.restarts >= 0, "--restarts must not be negative, but is {}", options.restarts);
   for (const std::string& entry : options.environment) {
-    require(entry.find('=') != std::string::npos && entry.front() != '=', "'{}' is no variable: give NAME=VALUE",
+    require(entry.find('=') != std::string::npos && entry.front() != '=', "'{}' is not a variable: give NAME=VALUE",
             entry);
   }
 }
@@ -38,7 +38,7 @@ void remove_hosts(std::vector<Host>& hosts, const std::vector<std::string>& name
 }  // namespace
 
 std::string own_binary() {
-  const std::string script = variable("TANDEM_PROGRAM");  // set by one that starts the binary with its own libraries
+  const std::string script = variable("TANDEM_PROGRAM");  // set by a script that brings its own libraries
   return script.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : script;
 }
 
@@ -57,7 +57,7 @@ void launch(const LaunchOptions& options) {
   const IgnoredPipeSignal ignored;
   std::vector<Host> hosts = options.hosts;
   LaunchOptions all = options;
-  all.environment.push_back("TANDEM_LAUNCH=" + random_token());  // so that a restart is known as one
+  all.environment.push_back("TANDEM_LAUNCH=" + random_token());  // workers recognise a restart by it
   for (int attempt = 0;; ++attempt) {
     std::string cause;
     std::vector<std::string> lost;
@@ -74,7 +74,7 @@ void launch(const LaunchOptions& options) {
     }
     require(attempt < options.restarts, "{}", cause);
     remove_hosts(hosts, lost);
-    require(!hosts.empty(), "{}; no host is left to start on again", cause);
+    require(!hosts.empty(), "{}; no host is left for a restart", cause);
     log::warning("{}; restart {} of {} with {} workers on {} hosts", cause, attempt + 1, options.restarts,
                  count_workers(hosts), hosts.size());
     std::this_thread::sleep_for(kBetweenAttempts);

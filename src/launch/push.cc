@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kDigits = 64;  // of a SHA-256
+constexpr size_t kDigits = 64;  // digits of a SHA-256
 
 // The file, or all files below the directory.
 std::vector<std::string> files_below(const std::string& path) {
@@ -60,7 +60,7 @@ std::string loader_of(const std::vector<std::string>& libraries) {
       return name;
     }
   }
-  fail("this program does not know its own loader");
+  fail("the loader of this program was not found");
 }
 
 std::string first_line(const std::string& text) { return printable(text.substr(0, text.find('\n')), 300); }
@@ -157,12 +157,11 @@ void Push::send_files(const Host& host, const Files& files) {
   }
   const Files after = sent ? files_there(host, files) : there;
   for (const auto& [path, hash] : files) {
-    require(after.contains(path) && after.at(path) == hash, "host {}: {} did not arrive as it is here", host.name,
-            path);
+    require(after.contains(path) && after.at(path) == hash, "host {}: {} did not arrive unchanged", host.name, path);
   }
 }
 
-// A host that has a system of another age gets the libraries too.
+// A host with an older system gets the libraries too.
 void Push::send_binary(const Host& host) {
   const std::string own = "/proc/self/exe";
   const std::string hash = sha256_file(own);
@@ -176,7 +175,7 @@ void Push::send_binary(const Host& host) {
   const std::string check = shell_quoted(binary_) + " --version";
   RemoteResult result = run_on_host(host, agent_command_, check);
   if (result.code != 0 && !bundle) {
-    log::info("host {} lacks what the program needs ({}): sending its libraries", host.name, first_line(result.err));
+    log::info("host {} cannot run the program ({}): sending its libraries too", host.name, first_line(result.err));
     send_libraries(host);
     result = run_on_host(host, agent_command_, check);
   }

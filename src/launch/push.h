@@ -1,6 +1,6 @@
-// Brings the program, config and data to hosts that lack them or have others, and checks what arrived by SHA-256.
+// Copies the program, config and data to hosts that lack them or have others, and verifies the copies by SHA-256.
 //
-// It needs a shell with mkdir, cat, mv, chmod, find and sha256sum there, nothing else.
+// The hosts need only a shell with mkdir, cat, mv, chmod, find and sha256sum.
 #pragma once
 
 #include <map>
@@ -11,12 +11,12 @@
 
 namespace tandem {
 
-// What a shell command on a host, reached through the agent command, said.
+// The result of a shell command on a host that was reached through the agent command.
 struct RemoteResult {
   int code = 0;
   std::string out, err;
 };
-// `input` is a file that the command reads, or empty.
+// `input` is a file that becomes the command's standard input, or empty.
 RemoteResult run_on_host(const Host& host, const std::string& agent_command, const std::string& command,
                          const std::string& input = "");
 
@@ -24,11 +24,11 @@ std::string sha256_file(const std::string& path);
 
 class Push {
  public:
-  // binary: this program. paths: files and directories, absolute, the same on all hosts. directory: where workers
-  // start; made where it is missing.
+  // binary: this program. paths: files and directories, absolute, the same on all hosts. directory: the workers'
+  // working directory; it is created if it is missing.
   Push(std::string agent_command, std::string binary, std::vector<std::string> paths, std::string directory);
 
-  // Hosts that are this one have everything. Fails where the host cannot run the program after all.
+  // Does nothing for this host itself. Fails if the host cannot run the program even afterwards.
   void to(const Host& host);
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostOutput = 64U << 20;
 
-// Appends what is there. False at the end of the stream.
+// Appends the available output. Returns false at the end of the stream.
 bool read_some(const Pipe& pipe, std::string& text) {
   std::array<char, 65536> bytes{};
   const ssize_t count = read(pipe.get(), bytes.data(), bytes.size());
@@ -26,14 +26,14 @@ bool read_some(const Pipe& pipe, std::string& text) {
   return count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-// A file's bytes on their way into a pipe.
+// Feeds a file's bytes into a pipe.
 class Feeder {
  public:
   explicit Feeder(const std::string& path) : file_(path.empty() ? "/dev/null" : path, std::ios::binary) {
     require(file_.good(), "{} cannot be read", path);
   }
 
-  // False when all is written, or the reader is gone.
+  // Returns false once everything is written, or the reader is gone.
   bool feed(const Pipe& pipe) {
     if (offset_ == piece_.size()) {
       piece_.resize(1U << 18);
@@ -72,7 +72,7 @@ RemoteResult run_on_host(const Host& host, const std::string& agent_command, con
   while (child.out.open() || child.err.open()) {
     std::vector<pollfd> events{
         {child.in.get(), POLLOUT, 0}, {child.out.get(), POLLIN, 0}, {child.err.get(), POLLIN, 0}};
-    poll(events.data(), events.size(), 1000);  // closed ones are -1, which poll leaves alone
+    poll(events.data(), events.size(), 1000);  // closed ones are -1, which poll() ignores
     if (events[0].revents != 0 && !feeder.feed(child.in)) {
       child.in = Pipe();
     }

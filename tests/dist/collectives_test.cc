@@ -100,7 +100,7 @@ TEST(Communicator, ManyUnderWayTogether) {
   });
 }
 
-// The second sum is of the first one's result, also where only a part of the memory is the same.
+// The second sum adds the first one's result, even if they share only a part of the memory.
 TEST(Communicator, CallsOnTheSameMemoryKeepTheirOrder) {
   constexpr int kRanks = 3;
   with_ranks(kRanks, [&](Communicator& ranks) {
@@ -126,7 +126,7 @@ TEST(Communicator, CallsOnTheSameMemoryKeepTheirOrder) {
   });
 }
 
-// f64 values, f32 sums: what a plain loop over the ranks in f64 gives, rounded once.
+// f64 values, f32 sums: compared with a plain loop over the ranks in f64 that rounds once.
 TEST(Communicator, RoundedSums) {
   for (const int size : {1, 2, 3, 7}) {
     for (const int64_t count : kCounts) {
@@ -143,7 +143,7 @@ TEST(Communicator, RoundedSums) {
         std::for_each(values.begin(), values.end(), [](double& value) { value /= 3; });
         std::vector<float> sums(count, -1), after(count, 1);
         Handle first = ranks.start_rounded_all_reduce(view_of(sums), view_of(values));
-        Handle second = ranks.start_all_reduce(view_of(sums));  // of the first one's result
+        Handle second = ranks.start_all_reduce(view_of(sums));  // adds the first one's result
         Handle third = ranks.start_all_reduce(view_of(after));
         first.wait();
         second.wait();

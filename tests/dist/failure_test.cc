@@ -1,4 +1,4 @@
-// Ranks that do not come, die, stop or go their own way become errors in time, that name them.
+// Ranks that do not join, die, stop or make other calls cause an error in time that names them.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 #include "ranks.h"
 #include "temporary_directory.h"
 
-// Gloo forgets what getaddrinfo() gave it where none of the addresses can be used.
+// Gloo leaks getaddrinfo()'s result if none of the addresses can be used.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:gloo::transport::tcp::"; }
 
@@ -28,7 +28,7 @@ using testing::with_ranks;
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// A rank as a process that runs body(communicator) and exits 0, or 1 when it throws.
+// A rank as a process that runs body(communicator) and exits with 0, or with 1 if it throws.
 pid_t fork_rank(const std::filesystem::path& directory, int rank, int size, milliseconds timeout,
                 const std::function<void(Communicator&)>& body) {
   const pid_t child = fork();
@@ -70,7 +70,7 @@ TEST(Processes, SameBitsAsThreads) {
   }
 }
 
-// Sums until that fails, and checks that it fails in time, names `lost`, and that the next call fails at once.
+// Sums until a call fails, and checks that it fails in time and names `lost`, and that the next call fails at once.
 void sum_until_lost(Communicator& ranks, int lost, const std::filesystem::path& started) {
   std::vector<float> values(8 << 20);  // 32 MB, 8 pieces a shard and more
   std::string message;
@@ -133,7 +133,7 @@ TEST(Communicator, BadAddressIsNamed) {
   };
   const std::string unknown = message_for("no.such.host.invalid");
   EXPECT_TRUE(contains(unknown, "'no.such.host.invalid': it does not resolve")) << unknown;
-  const std::string foreign = message_for("192.0.2.1");  // of documentation, no host's
+  const std::string foreign = message_for("192.0.2.1");  // reserved for documentation
   EXPECT_TRUE(contains(foreign, "cannot connect to its peers from address '192.0.2.1'")) << foreign;
 }
 
@@ -160,12 +160,12 @@ TEST(Communicator, AbortEndsItEverywhere) {
     const auto began = steady_clock::now();
     if (ranks.rank() == 1) {
       Handle never = ranks.start_broadcast(view_of(values), 2);  // nobody else calls it
-      ranks.abort("rank 9 has no heart");
+      ranks.abort("rank 9 is gone");
       message = message_of([&] { never.wait(); });
     } else {
       message = message_of([&] { ranks.all_reduce(view_of(values)); });
     }
-    EXPECT_EQ(message, "rank 9 has no heart") << ranks.rank();
+    EXPECT_EQ(message, "rank 9 is gone") << ranks.rank();
     EXPECT_EQ(message_of([&] { ranks.barrier(); }), message);
     EXPECT_LT(steady_clock::now() - began, milliseconds(5000));
   });

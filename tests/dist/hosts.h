@@ -18,7 +18,7 @@
 
 namespace tandem::testing {
 
-// Runs a shell command and gives its exit code and output.
+// Runs a shell command and returns its exit code and output.
 struct CommandResult {
   int code = -1;
   std::string output;
@@ -38,7 +38,7 @@ inline CommandResult run_command(const std::string& command) {
 
 class Hosts {
  public:
-  // Why hosts cannot be made here; "" where they can. For GTEST_SKIP.
+  // Why hosts cannot be made here, or "" if they can. For GTEST_SKIP.
   static std::string unavailable() {
     if (geteuid() != 0) {
       return "network namespaces need root";
@@ -118,7 +118,7 @@ class Hosts {
   }
 
   const int count_;
-  const std::string prefix_;  // of the namespaces' names: the tests' of one process do not meet others'
+  const std::string prefix_;  // prefix of the namespaces' names, unique to this process
   const TemporaryDirectory scratch_;
 };
 

@@ -1,4 +1,4 @@
-// Ranks as threads of this process or as processes, and what they are compared with.
+// Ranks as threads of this process or as processes, and their expected results.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ View view_of(std::vector<T>& values) {
   return host_view(values.data(), 1, static_cast<int64_t>(values.size()));
 }
 
-// What a rank brings: different on every rank, and of sizes that make the order of additions matter.
+// A rank's values: different on every rank, and of magnitudes that make the order of additions matter.
 template <class T>
 std::vector<T> values_of(int rank, int64_t count) {
   std::vector<float> random(count);

@@ -25,8 +25,8 @@ void enter(const std::string& space) {
   close(file);
 }
 
-// Payload that each of two ranks sends in a second while a buffer of so many floats is added up; the best of `times`,
-// since other programs' work on this machine only slows it down.
+// Payload that each of two ranks sends in a second while a buffer of so many floats is all-reduced; the best of
+// `times`, because other programs on this machine can only slow it down.
 double bytes_per_second(const Hosts& hosts, int64_t floats, int times) {
   const auto store = make_memory_store();
   double best = 0;

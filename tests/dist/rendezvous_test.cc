@@ -1,4 +1,4 @@
-// Who may join, who may not and why; and strangers that come to the port.
+// Which ranks may join, which may not and why; and foreign connections to the port.
 #include <sys/socket.h>
 
 #include <random>
@@ -22,7 +22,7 @@ using testing::message_of;
 using testing::quick_options;
 using testing::run_ranks;
 
-// Local ranks on hosts that are called a, b, c, ...
+// Local ranks on hosts with the names a, b, c, ...
 std::vector<World> worlds_of(int size) {
   auto worlds = make_local_worlds(size);
   for (World& world : worlds) {
@@ -135,16 +135,16 @@ TEST(Rendezvous, AnotherNumberOfRanks) {
   auto worlds = worlds_of(3);
   worlds[1].size = 4;
   expect_all_say(run_ranks(worlds, [&](const World& world) { join_team(world, {}, quick_options())->leave(); }),
-                 "rank 1 on host b was told that there are 4 ranks, rank 0 that there are 3");
+                 "rank 1 on host b was given 4 as the number of ranks, but rank 0 was given 3");
 }
 
-// Ranks count by the hosts' numbers, so one beyond all must not get in.
+// Ranks count by host numbers, so a number that is too high must be refused.
 TEST(Rendezvous, AHostThatCannotBe) {
   auto worlds = worlds_of(3);
   worlds[2].node = 3;
   worlds[2].nodes = 4;
   expect_all_say(run_ranks(worlds, [&](const World& world) { join_team(world, {}, quick_options())->leave(); }),
-                 "rank 2 on host c was told that its host is number 3, rank");
+                 "rank 2 on host c was given host number 3, but rank");
 }
 
 // A process that dies closes one connection after the other; the last rank may join in between.
@@ -198,7 +198,7 @@ TEST(Rendezvous, TriesAllAddresses) {
   expect_no_errors(run_ranks(worlds, [&](const World& world) { join_team(world, {}, quick_options())->leave(); }));
 }
 
-// What listens there speaks another language, or none.
+// Another program listens at the port, and sends something else or nothing.
 TEST(Rendezvous, SomebodyElseListens) {
   for (const std::string& banner : {std::string("SSH-2.0-OpenSSH_9.2\r\n"), std::string(5000, 'x'), std::string()}) {
     const Socket listener = listen_on(true, 0);
@@ -218,12 +218,13 @@ TEST(Rendezvous, SomebodyElseListens) {
     });
     const std::string message = message_of([&] { join_team(worlds[1], {}, short_join()); });
     EXPECT_NE(message.find("rank 1 on host b cannot"), std::string::npos) << message;
-    EXPECT_NE(message.find(banner.empty() ? "does not answer" : "is no rendezvous of"), std::string::npos) << message;
+    EXPECT_NE(message.find(banner.empty() ? "does not answer" : "is not a rendezvous of"), std::string::npos)
+        << message;
     server.join();
   }
 }
 
-// Port scanners, browsers, connections that say nothing or lie about lengths, before and while a team works.
+// Port scanners, browsers, connections that send nothing or false lengths, before and while the process group works.
 TEST(Rendezvous, StrangersBreakNothing) {
   const auto worlds = worlds_of(3);
   const int port = parse_endpoint(worlds[0].rendezvous).port;
@@ -256,7 +257,7 @@ TEST(Rendezvous, StrangersBreakNothing) {
   }));
 }
 
-// One that knows the secret and then talks nonsense ends the team, with its rank in the message.
+// A peer that knows the secret but sends nonsense ends the process group; the message names its rank.
 TEST(Rendezvous, NonsenseFromARankIsNamed) {
   const auto worlds = worlds_of(2);
   const auto errors = run_ranks(worlds, [&](const World& world) {
@@ -268,7 +269,7 @@ TEST(Rendezvous, NonsenseFromARankIsNamed) {
       join_team(world, {}, quick_options())->leave();
     }
   });
-  EXPECT_NE(errors[0].find("rank 1 on host b says what no rank should: 'dance'"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[0].find("rank 1 on host b sent an invalid message: 'dance'"), std::string::npos) << errors[0];
 }
 
 TEST(Message, ComesOutAsItWentIn) {
@@ -279,7 +280,7 @@ TEST(Message, ComesOutAsItWentIn) {
   }
   MessageReader reader(1 << 20);
   std::vector<Message> received;
-  for (const char byte : bytes) {  // in the smallest pieces
+  for (const char byte : bytes) {  // byte by byte
     reader.add({&byte, 1});
     while (auto message = reader.next()) {
       received.push_back(*message);

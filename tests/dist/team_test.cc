@@ -1,4 +1,4 @@
-// Ranks become a team, work together, and hear of each other's end.
+// Ranks form a process group, work together, and learn of each other's end.
 #include "dist/team.h"
 
 #include <atomic>
@@ -62,8 +62,7 @@ TEST(Team, GroupsOfRanks) {
   }));
 }
 
-// Two hosts of two ranks: the same sums on all of them, in place, rounded, scattered and gathered; as many bytes as
-// planned.
+// Two hosts of two ranks: all get the same sums, in place, rounded, scattered and gathered, and send the planned bytes.
 TEST(Team, SumsInsideTheHostsThenBetweenThem) {
   constexpr int64_t kCount = 160000;  // in four equal shards
   std::vector<World> worlds = make_local_worlds(4);
@@ -125,7 +124,7 @@ TEST(Team, OfOneNeedsNoSockets) {
   team->leave();
 }
 
-// A main thread that does nothing for longer than the silence limit, or a collective that waits for it, is no death.
+// An idle main thread, and a collective that waits for it, may exceed the silence limit without counting as dead.
 TEST(Team, LongWorkIsNoDeath) {
   expect_no_errors(run_teams(3, [&](Team& team) {
     if (team.rank() == 1) {

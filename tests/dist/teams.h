@@ -1,4 +1,4 @@
-// Teams whose ranks are threads of this process.
+// Process groups whose ranks are threads of this process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace tandem::testing {
 
-// Short limits, and no end of the process that runs the tests.
+// Short limits, and the process that runs the tests is never ended.
 inline TeamOptions quick_options() {
   using std::chrono::milliseconds;
   return {.join_timeout = milliseconds(10000),
@@ -24,7 +24,7 @@ inline TeamOptions quick_options() {
           .exit_after = milliseconds(0)};
 }
 
-// What each rank's thread threw, "" for those that came through.
+// The error of each rank's thread, or "".
 inline std::vector<std::string> run_ranks(const std::vector<World>& worlds,
                                           const std::function<void(const World&)>& body) {
   std::vector<std::string> errors(worlds.size());
@@ -38,7 +38,7 @@ inline std::vector<std::string> run_ranks(const std::vector<World>& worlds,
   return errors;
 }
 
-// Joins `size` ranks, runs body(team) on each, and leaves. Gives what each threw.
+// Joins `size` ranks, runs body(team) on each, and leaves. Returns the error of each, or "".
 inline std::vector<std::string> run_teams(int size, const std::function<void(Team&)>& body,
                                           const TeamOptions& options = quick_options()) {
   return run_ranks(make_local_worlds(size), [&](const World& world) {

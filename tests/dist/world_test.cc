@@ -125,7 +125,7 @@ TEST(World, FromSrun) {
   EXPECT_EQ(std::vector({world.rank, world.size, world.local_rank, world.local_size, world.node, world.nodes}),
             std::vector({4, 5, 0, 1, 2, 3}));
   EXPECT_TRUE(world.rendezvous.starts_with("gpu07:2")) << world.rendezvous;
-  // Another rank of the job comes to the same place; another job does not.
+  // Another rank of the job gets the same address; another job does not.
   EXPECT_EQ(world_in(with(kSrun, {{"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}})).rendezvous, world.rendezvous);
   EXPECT_NE(world_in(with(kSrun, {{"SLURM_JOB_ID", "78"}})).rendezvous, world.rendezvous);
   EXPECT_NE(world_in(with(kSrun, {{"SLURM_JOB_ID", "78"}})).secret, world.secret);
@@ -142,10 +142,11 @@ TEST(World, HalfSetOrContradictoryIsAnError) {
   EXPECT_TRUE(contains(error_in(with(kTorchrun, {{"RANK", "two"}})), "RANK is 'two', not a whole number"));
   EXPECT_TRUE(contains(error_in(with(kTorchrun, {{"RANK", "4"}})), "torchrun gives rank 4 of 4"));
   EXPECT_TRUE(contains(error_in(with(kTandem, {{"TANDEM_LOCAL_RANK", "2"}})), "gives local rank 2 of 2"));
-  EXPECT_TRUE(contains(error_in(with(kTorchrun, kMpirun)), "RANK says rank 2 of 4, OMPI_COMM_WORLD_RANK rank 5 of 8"));
-  EXPECT_TRUE(contains(error_in(with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "2(x"}})), "not understood"));
-  EXPECT_TRUE(contains(error_in(with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "2"}})), "tells of 1 nodes"));
-  EXPECT_TRUE(contains(error_in(with(kTandem, {{"TANDEM_RENDEZVOUS", "nowhere"}})), "'nowhere' is no place to meet"));
+  EXPECT_TRUE(contains(error_in(with(kTorchrun, kMpirun)), "variables give rank 2 of 4, mpirun's rank 5 of 8"));
+  EXPECT_TRUE(contains(error_in(with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "2(x"}})), "malformed"));
+  EXPECT_TRUE(contains(error_in(with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "2"}})), "has 1 nodes"));
+  EXPECT_TRUE(
+      contains(error_in(with(kTandem, {{"TANDEM_RENDEZVOUS", "nowhere"}})), "'nowhere' is not an address to meet at"));
   EXPECT_TRUE(contains(error_in(with(kTandem, {{"TANDEM_LISTENER", "987"}})), "TANDEM_LISTENER is 987"));
 }
 

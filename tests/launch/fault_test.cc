@@ -1,5 +1,5 @@
-// Workers on three hosts; one is killed, stopped or cut off, or rank 0 or the launcher dies, at random moments. Never a
-// hang, never an orphan, and every survivor names rank and host within 10 s.
+// Workers on three hosts; one is killed, stopped or cut off, or rank 0 or the launcher dies, at random moments. Nothing
+// hangs, no orphan is left, and every survivor names rank and host within 10 s.
 #include <fmt/core.h>
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace {
 
 int rounds() { return std::getenv("TANDEM_SOAK") != nullptr ? 20 : 2; }
 
-// round(0), round(1), ..., two at a time: they mostly wait.
+// Runs round(0), round(1), ..., two at a time: they mostly wait.
 void run_rounds(int count, const std::function<void(int round, PhiloxStream& random)>& round) {
   const auto seed = std::random_device{}();
   std::vector<std::thread> threads;
@@ -45,10 +45,10 @@ class Faults : public ::testing::Test {
     }
   }
 
-  // What happens to the workers (by rank) and the launcher.
+  // The fault: what is done to the workers (by rank) and the launcher.
   using Fault = std::function<void(const std::map<int, pid_t>& workers, pid_t launcher)>;
 
-  // `survivors` must each say `message`.
+  // Each of the `survivors` must print `message`.
   static void check(PhiloxStream& random, const Fault& fault, const std::set<int>& survivors,
                     const std::string& message) {
     Launched launched(launch_arguments("a,b,c", hosts_->agent(), 0, {"steps=100000000", "floats=50000"}));
@@ -130,7 +130,7 @@ TEST_F(Faults, KilledLauncher) {
   });
 }
 
-// A launcher that is stopped is a launcher that is gone.
+// A stopped launcher counts as gone.
 void stop_launcher(const std::string& agent) {
   Launched launched(launch_arguments("a,b,c", agent, 0, {"steps=100000000", "floats=50000"}));
   const auto workers = launched.wait_for_workers(3);
@@ -140,7 +140,7 @@ void stop_launcher(const std::string& agent) {
   EXPECT_TRUE(launched.wait(milliseconds(5000)) > 0);
 }
 
-// One that waits for whoever reads its output is not: 20 MB of lines, read after 8 s.
+// A launcher that waits for the reader of its output does not: 20 MB of lines, read after 8 s.
 void block_launcher(const std::string& agent) {
   std::string command;
   for (const std::string& word : launch_arguments("a,b", agent, 0, {"steps=20", "prints=4000"})) {
@@ -194,7 +194,7 @@ pid_t start_worker(const World& world, const std::filesystem::path& output) {
   _exit(127);
 }
 
-// Stopped, given up, and continued: it ends itself at once.
+// A worker that is stopped, taken for dead, and continued ends itself at once.
 TEST_F(Faults, ContinuedWorkerEndsItself) {
   const std::vector<World> worlds = make_local_worlds(2);
   const TemporaryDirectory directory;

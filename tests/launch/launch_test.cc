@@ -123,7 +123,7 @@ TEST(Launch, AMissingDirectoryIsNamed) {
   EXPECT_TRUE(contains(launched.err(), "cannot start in directory /no/such/directory: No such file")) << launched.err();
 }
 
-// Started by others: two processes of this host with the variables that mpirun, srun and torchrun set.
+// Other launchers: two processes of this host with the variables that mpirun, srun and torchrun set.
 TEST(Launch, UnderOtherLaunchers) {
   const std::string job = std::to_string(getpid());
   const auto variables_for = [&](int rank) -> std::vector<std::string> {
@@ -198,7 +198,7 @@ TEST_F(LaunchOnHosts, ALongCollectiveIsNoDeath) {
   EXPECT_GT(steady_clock::now() - began, milliseconds(7000));
 }
 
-// Starts an sshd on each host; gives the agent command that reaches them from the desk.
+// Starts an sshd on each host; returns the agent command that reaches them from the desk.
 std::string start_sshd(const Hosts& hosts, int count, const std::string& keys) {
   EXPECT_EQ(run_command("ssh-keygen -q -t ed25519 -N '' -f " + keys + "/host && ssh-keygen -q -t ed25519 -N '' -f " +
                         keys + "/user && cp " + keys + "/user.pub " + keys + "/authorized && mkdir -p /run/sshd")

@@ -72,7 +72,7 @@ class Launched {
   std::string err() const { return read_text(directory_ / "err"); }
   std::string all() const { return out() + err(); }
 
-  // Processes of all ranks once they work, by rank; fewer than `count` where that takes longer than 30 s.
+  // Processes of all ranks once they work, by rank; fewer than `count` if that takes longer than 30 s.
   std::map<int, pid_t> wait_for_workers(int count) const {
     std::map<int, pid_t> workers;
     const auto deadline = steady_clock::now() + milliseconds(30000);
@@ -94,7 +94,7 @@ class Launched {
     return workers;
   }
 
-  // 128 + signal for one that a signal ended; -1 where it still runs after that time.
+  // The exit code, 128 + signal if a signal ended it, or -1 if it still runs after that time.
   int wait(milliseconds longest) {
     const auto deadline = steady_clock::now() + longest;
     int status = 0;
@@ -108,7 +108,7 @@ class Launched {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
 
-  // All that it started and that still lives, wherever: they have its tag in their environment.
+  // All processes that it started, directly or not, and that still live: its tag is in their environment.
   std::set<pid_t> processes() const {
     std::set<pid_t> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {

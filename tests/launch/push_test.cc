@@ -1,4 +1,4 @@
-// Hosts with a directory of their own where this one has the program, config and data.
+// Hosts that have their own directory in place of this one's program, config and data.
 #include "launch/push.h"
 
 #include <fmt/core.h>
@@ -38,7 +38,7 @@ class PushTest : public ::testing::Test {
   }
   std::string agent() const { return (directory_ / "agent").string(); }
 
-  // What it printed.
+  // The output.
   std::string push() const {
     Launched pushed(
         {here() + "/bin/tandem", "push", "x,y", agent(), here(), here() + "/config.toml", here() + "/data"});
@@ -79,7 +79,7 @@ TEST_F(PushTest, BringsLibrariesWhereTheyAreMissing) {
   ASSERT_TRUE(contains(library, "libgloo"));
   write_agent("mount --bind /dev/null " + library.substr(0, library.find('\n')) + " &&");
   const std::string pushed = push();
-  EXPECT_TRUE(contains(pushed, "host y lacks what the program needs (")) << pushed;
+  EXPECT_TRUE(contains(pushed, "host y cannot run the program (")) << pushed;
   EXPECT_TRUE(contains(pushed, "sending " + here() + "/bin/tandem.lib/libgloo.so")) << pushed;
   EXPECT_EQ(push(), "");
   expect_launch_works();

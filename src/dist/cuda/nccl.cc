@@ -35,7 +35,7 @@ ncclUniqueId from_hex(const std::string& text) {
   return id;
 }
 
-// The end of NCCL's communicator, which the team may ask for after ours is gone.
+// Owns NCCL's communicator, which the process group may abort after our own object is gone.
 struct Connection {
   std::mutex mutex;
   ncclComm_t comm = nullptr;
@@ -82,7 +82,8 @@ class NcclCommunicator final : public Communicator {
   int rank() const override { return team_.rank(); }
   int size() const override { return team_.size(); }
 
-  // As two calls, so that the sums are those of a reduce-scatter; what does not fall into equal shards is NCCL's own.
+  // Two calls, so that the sums are those of a reduce-scatter; a buffer without equal shards takes NCCL's own
+  // all-reduce.
   Handle start_all_reduce(const View& buffer) override {
     return start(buffer, [&](cudaStream_t stream) {
       if (buffer.size() % size() == 0) {
@@ -129,7 +130,7 @@ class NcclCommunicator final : public Communicator {
                "an all-gather with NCCL");
   }
   size_t each(const View& buffer) const {
-    require(buffer.size() % size() == 0, "{} elements do not fall into {} equal shards", buffer.size(), size());
+    require(buffer.size() % size() == 0, "{} elements cannot be cut into {} equal shards", buffer.size(), size());
     return count(buffer) / static_cast<size_t>(size());
   }
   template <class Work>

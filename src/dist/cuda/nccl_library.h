@@ -1,4 +1,4 @@
-// NVIDIA's NCCL, found at run time, so that one binary runs where it is missing as well.
+// NVIDIA's NCCL, loaded at run time, so that the same binary also runs without it.
 #pragma once
 
 #include <nccl.h>
@@ -19,7 +19,7 @@ struct NcclLibrary {
   decltype(&ncclAllGather) all_gather = nullptr;
   decltype(&ncclBroadcast) broadcast = nullptr;
 
-  std::string problem;  // empty where all of them were found
+  std::string problem;  // empty if all functions were found
 };
 
 const NcclLibrary& nccl();

@@ -1,5 +1,5 @@
-// A stream beside the one that computes: what it is given comes after all that the compute stream was given before, and
-// the compute stream can be put behind it. Both orders are recorded where the compute stream is being recorded.
+// A stream beside the compute stream: its work comes after all that the compute stream was given before, and the
+// compute stream can be made to wait for it. Both dependencies are recorded if the compute stream is being recorded.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -33,14 +33,14 @@ class SideStream {
   SideStream(const SideStream&) = delete;
   SideStream& operator=(const SideStream&) = delete;
 
-  // For the next piece of work.
+  // Returns the stream for the next piece of work.
   cudaStream_t begin() {
     check_cuda(cudaEventRecord(fork_, compute_), "recording an event");
     check_cuda(cudaStreamWaitEvent(stream_, fork_, 0), "ordering two streams");
     joined_ = false;
     return stream_;
   }
-  // Waiting puts the compute stream behind all that this one has been given.
+  // Waiting for the handle makes the compute stream wait for everything that this one has been given.
   Handle end() {
     return Handle([this] {
       if (!joined_) {

@@ -1,5 +1,5 @@
-// GPU buffers through pinned host memory: down, around the ranks on the host, up again, on a stream of its own. The
-// middle part is a host function in that stream, so that all three can be recorded.
+// Collectives for GPU buffers through pinned host memory: copy down, exchange on the host, copy up, on a stream of its
+// own. The exchange is a host function in that stream, so that all three can be recorded.
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -36,7 +36,7 @@ class StagedCommunicator final : public Communicator {
   double transfer_seconds() const override { return host_.transfer_seconds(); }
 
  private:
-  // What the host function is given; lives as long as the communicator, because a recording may run it at any time.
+  // The argument of the host function; lives as long as the communicator, because a recording may run it at any time.
   struct Work {
     StagedCommunicator* owner;
     Kind kind;
@@ -105,7 +105,7 @@ class StagedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> own_;
   Communicator& host_;
   std::map<std::tuple<void*, int64_t, DType, Kind, int>, std::unique_ptr<Work>> works_;
-  mutable std::mutex mutex_;  // of the next
+  mutable std::mutex mutex_;  // guards the next
   std::string failure_;
   SideStream side_;  // last, so that it ends first
 };

@@ -1,13 +1,13 @@
-// What tandem is for the launcher, without a model:
+// A stand-in for tandem under the launcher, without a model:
 //   test_worker agent
 //   test_worker launch HOSTS AGENT RESTARTS DIRECTORY ARGUMENT...
 //   test_worker push HOSTS AGENT DIRECTORY PATH...
 //   test_worker --version
 //   test_worker work key=value...
-// `work` joins the team, sums in a loop, prints and leaves. steps: how many sums; floats: of a sum; pause: milliseconds
-// after each; prints: lines after each; saves: a file that rank 0 adds a line to when it is told to stop; fails:
-// "RANK:STEP", there it throws; first: only where this file does not exist yet, which it makes; sleeps:
-// "RANK:STEP:MILLISECONDS" of the main thread.
+// `work` joins the process group, sums in a loop, prints and leaves. steps: number of sums; floats: size of a sum;
+// pause: milliseconds after each; prints: lines after each; saves: a file to which rank 0 adds a line when it is
+// signalled to stop; fails: "RANK:STEP" where it throws; first: it throws only if this file does not exist yet, and
+// creates it; sleeps: "RANK:STEP:MILLISECONDS" for which the main thread sleeps.
 #include <unistd.h>
 
 #include <csignal>
