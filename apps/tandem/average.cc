@@ -42,7 +42,7 @@ std::vector<fs::path> checkpoints_of(const fs::path& path, const AverageArgument
   return all;
 }
 
-// The parameters of a model by what its file holds; no model needs to be built.
+// The parameters of a model as its file lists them, so that no model needs to be built.
 ParameterLayout layout_of(const fs::path& directory) {
   const Manifest manifest = read_manifest(directory);
   const ManifestFile* file = manifest.find(role::kWeights);
@@ -69,7 +69,7 @@ void run_average(const AverageArguments& arguments) {
   }
   for (const fs::path& directory : std::set<fs::path>(directories.begin(), directories.end())) {
     if (const auto times = std::ranges::count(directories, directory); times > 1) {
-      log::warning("{} is given {} times and counts as often", directory.string(), times);
+      log::warning("{} is given {} times and is weighted accordingly", directory.string(), times);
     }
   }
   require(!fs::exists(arguments.out), "{} exists already: choose another name", arguments.out);
@@ -96,10 +96,10 @@ void run_average(const AverageArguments& arguments) {
   for (size_t i = 0; i < sum.size(); ++i) {
     weights[i] = static_cast<float>(sum[i] / static_cast<double>(directories.size()));
   }
-  newest.state.metrics.clear();  // they are those of a part, not of the mean
+  newest.state.metrics.clear();  // they belong to one checkpoint, not to the mean
   newest.state.metrics_step = -1;
   save_model(arguments.out, newest, layout, view);
-  log::info("the mean of {} is in {}", directories.size(), arguments.out);
+  log::info("wrote the mean of {} checkpoints to {}", directories.size(), arguments.out);
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ void add_average(Program& program) {
       .required()
       .option("--last", arguments->last, "The newest N checkpoints of each run")
       .option("--best", arguments->best, "The best N validated checkpoints of each run")
-      .option("--metric", arguments->metric, "What --best goes by")
+      .option("--metric", arguments->metric, "The metric of --best")
       .choices({"nll", "bleu", "chrf"})
       .option("-o,--out", arguments->out, "Directory to write; it must not exist")
       .required()

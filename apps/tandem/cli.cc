@@ -32,9 +32,9 @@ CLI::Option* add_option(CLI::App* app, const std::string& names, T& value, const
   return app->add_option(names, value, help)->capture_default_str();
 }
 
-// How many letters must be put in, left out or replaced to make one word of the other.
+// The Levenshtein distance of two words.
 size_t distance(const std::string& from, const std::string& to) {
-  std::vector<size_t> row(to.size() + 1);  // from the letters of `from` so far to each beginning of `to`
+  std::vector<size_t> row(to.size() + 1);  // from the letters of `from` so far to each prefix of `to`
   std::iota(row.begin(), row.end(), size_t{0});
   for (const char letter : from) {
     size_t diagonal = row[0]++;
@@ -144,7 +144,7 @@ int Program::run(int argc, char** argv) {
   const std::string first = argc > 1 ? argv[1] : "-";
   if (!first.starts_with('-') && std::ranges::find(names, first) == names.end()) {
     const std::string meant = first.empty() ? "" : nearest(first, names);
-    std::fprintf(stderr, "%s: there is no command '%s'; %s--help lists them\n", state_->app.get_name().c_str(),
+    std::fprintf(stderr, "%s: there is no command '%s'; %s--help lists all commands\n", state_->app.get_name().c_str(),
                  first.c_str(), meant.empty() ? "" : ("did you mean '" + meant + "'? ").c_str());
     return 2;
   }

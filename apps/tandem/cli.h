@@ -1,4 +1,4 @@
-// The command line, as small as the subcommands need it. CLI11 stays inside cli.cc.
+// The command line with as much as the subcommands need. CLI11 stays inside cli.cc.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ class Command {
   Command& required();                                       // the option declared last must be given
   Command& choices(const std::vector<std::string>& names);   // the option declared last takes one of these
   Command& excludes(const std::vector<std::string>& names);  // the option declared last rules these earlier ones out
-  Command& hidden();                                         // not in the list of commands
+  Command& hidden();                                         // leaves it out of the list of commands
   Command& example(const std::string& text);                 // shown at the end of --help
-  Command& run(std::function<void()> action);                // what the command does
+  Command& run(std::function<void()> action);                // carries out the command
 
  private:
   Impl* impl_;
@@ -41,7 +41,7 @@ class Program {
 
   Command add(const std::string& name, const std::string& help);
   // Parses and runs the chosen command. Returns the exit code: 0, or 2 for a wrong command line (already explained on
-  // standard error). What the command throws comes through.
+  // standard error). An exception of the command is passed on.
   int run(int argc, char** argv);
 
  private:
@@ -49,7 +49,7 @@ class Program {
   std::unique_ptr<State> state_;
 };
 
-// On standard output, at once; fails where it cannot be written.
+// Writes to standard output at once; fails if it cannot be written.
 void print(const std::string& text);
 
 }  // namespace tandem::cli

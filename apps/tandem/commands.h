@@ -1,4 +1,4 @@
-// Every subcommand has one file that declares its options and what it does.
+// Every subcommand has its own file, which declares its options and its action.
 #pragma once
 
 #include "cli.h"

@@ -1,4 +1,4 @@
-// tandem demo: the whole way on made-up data, with the same functions that the other commands use.
+// tandem demo: prepares, trains and translates made-up data, with the functions of the other commands.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -98,7 +98,7 @@ void write_text(const fs::path& directory, const std::string& name, const DemoTe
   write_lines(directory / (name + ".de"), text.target);
 }
 
-// Makes the directory, or empties a former demo's of what the demo wrote; touches nothing else.
+// Creates the directory, or removes a former demo's files from it; touches nothing else.
 void claim(const fs::path& out) {
   const fs::path mark = out / ".tandem-demo";
   require(!fs::exists(out) || fs::exists(mark) || (fs::is_directory(out) && fs::is_empty(out)),
@@ -135,7 +135,7 @@ void prepare_data(const fs::path& out, int threads) {
 void train_here(const fs::path& config, const std::vector<std::string>& settings) {
   const TrainOutcome outcome = train_model(load_config(config, settings), false);
   if (outcome.signal != 0) {
-    throw Interrupted(outcome.signal, fmt::format("{}; `tandem demo` starts it again", outcome.reason));
+    throw Interrupted(outcome.signal, fmt::format("{}; `tandem demo` restarts it", outcome.reason));
   }
 }
 
@@ -189,7 +189,7 @@ void print_result(const fs::path& out, const DemoText& test, const std::vector<s
       "  echo \"{1}\" | tandem translate --model {0} --n-best 3\n"
       "  tandem evaluate --model {0} --source {2}.en --target {2}.de\n"
       "  tandem inspect {0}\n"
-      "what the run says about itself, in a browser: {0}/report.html\n",
+      "the report of the run, for a browser: {0}/report.html\n",
       run, test.source[0], (out / "text" / "test").string());
 }
 
@@ -229,10 +229,10 @@ void add_demo(Program& program) {
   };
   const auto options = std::make_shared<Options>();  // shared with the action, which runs after this function
   program.add("demo", "Makes up a corpus, trains on it, translates, reports: minutes on two cores, no data needed.")
-      .option("-o,--out", options->out, "where to write; a former demo there is replaced")
-      .option("--threads", options->threads, "0 = all cores that this process may use")
+      .option("-o,--out", options->out, "directory to write; a former demo there is replaced")
+      .option("--threads", options->threads, "number of threads; 0 = all cores that this process may use")
       .option("--workers", options->workers,
-              "workers that train together, as on as many machines: each has its part of the cores")
+              "workers that train together as if on that many machines; they share the cores evenly")
       .example("tandem demo --out /tmp/demo")
       .run([options] { run_demo(options->out, options->threads, options->workers); });
 }

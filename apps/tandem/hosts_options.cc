@@ -8,13 +8,16 @@
 namespace tandem::cli {
 
 void add_hosts_options(Command& command, HostsOptions& options) {
-  command.option("--hosts", options.hosts, "hosts with their numbers of workers: a:2,b:2 (a host alone has one)")
+  command
+      .option("--hosts", options.hosts,
+              "hosts with their numbers of workers: a:2,b:2 (one worker if no number is given)")
       .required()
       .option("--agent", options.agent, "the command that reaches a host; it gets the host and a shell command")
       .option("--binary", options.binary, "tandem's path on the hosts (default: the same as here)")
-      .flag("--push", options.push, "first bring tandem, the config and the data to hosts that lack them")
-      .option("--address", options.address, "address of the first host for the others (default: all it has are tried)")
-      .option("--env", options.environment, "NAME=VALUE: a variable for the workers; may be given often");
+      .flag("--push", options.push, "first copy tandem, the config and the data to hosts that lack them")
+      .option("--address", options.address,
+              "address of the first host for the others (default: all of its addresses are tried)")
+      .option("--env", options.environment, "NAME=VALUE: a variable for the workers; may be given several times");
 }
 
 LaunchOptions launch_options(const HostsOptions& given, std::vector<std::string> command) {

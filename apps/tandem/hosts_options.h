@@ -1,4 +1,4 @@
-// What `launch` and `preflight` share: where workers run and how they are reached.
+// The options that `launch` and `preflight` share: where workers run and how they are reached.
 #pragma once
 
 #include <string>
@@ -18,10 +18,10 @@ struct HostsOptions {
 
 void add_hosts_options(Command& command, HostsOptions& options);
 
-// Workers with these arguments, in this directory.
+// Workers with these arguments, in the current directory.
 LaunchOptions launch_options(const HostsOptions& given, std::vector<std::string> command);
 
-// Brings the program, the config file and the data to the hosts.
+// Copies the program, the config file and the data to the hosts.
 void push_to_hosts(const LaunchOptions& options, const std::string& config, const std::string& data);
 
 }  // namespace tandem::cli

@@ -1,4 +1,4 @@
-// tandem inspect: what a run, checkpoint, model or prepared directory holds, and whether it is sound.
+// tandem inspect: shows the content of a run, checkpoint, model or prepared directory, and checks it.
 #include <fmt/format.h>
 
 #include <iostream>
@@ -25,7 +25,7 @@ struct InspectArguments {
 // A directory with a manifest, or a run with several.
 struct Report {
   std::optional<fs::path> run;
-  fs::path latest, best;  // of a run; empty when absent
+  fs::path latest, best;  // the links of a run; empty if absent
   std::vector<Inspected> parts;
   std::vector<std::string> damage;
 };
@@ -39,7 +39,7 @@ fs::path link_target(const fs::path& link) {
 Report inspect(const InspectArguments& arguments) {
   const fs::path path = arguments.path;
   std::error_code error;
-  require(fs::exists(path, error), "there is nothing at {}", path.string());
+  require(fs::exists(path, error), "{} does not exist", path.string());
   require(fs::is_directory(path, error), "{} is a file: give a run, checkpoint, model or prepared directory",
           path.string());
   Report report;
@@ -154,7 +154,7 @@ void print_directory(const Inspected& part, const InspectArguments& arguments) {
   }
 }
 
-// One line a checkpoint, then the details of the newest.
+// Prints one line per checkpoint, then the details of the newest.
 void print_run(const Report& report, const InspectArguments& arguments) {
   fmt::print("{}: run with {} checkpoint{}\n", report.run->string(), report.parts.size(),
              report.parts.size() == 1 ? "" : "s");

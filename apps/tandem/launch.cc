@@ -1,4 +1,4 @@
-// tandem launch: starts a command on many hosts. tandem agent: what it starts on each of them.
+// tandem launch: starts a command on many hosts. tandem agent: the process that it starts on each of them.
 #include "launch/launch.h"
 
 #include <fmt/ranges.h>
@@ -23,26 +23,27 @@ struct Options {
   int restarts = 0;
 };
 
-// Brings the files that a train command names: its first word that is a file is the config.
+// Copies the files that a train command names; its first word that is a file is the config.
 void push_files(const LaunchOptions& options) {
   const std::vector<std::string>& words = options.command;
   const auto is_file = [](const std::string& word) { return std::filesystem::is_regular_file(word); };
   const auto config = std::find_if(words.begin(), words.end(), is_file);
   require(!words.empty() && words[0] == "train" && config != words.end(),
-          "--push knows what `train CONFIG` needs, and `{}` names no config file that is here", fmt::join(words, " "));
+          "--push works with `train CONFIG` only, and `{}` names no config file that exists here",
+          fmt::join(words, " "));
   std::vector<std::string> overrides(config + 1, words.end());
   std::erase_if(overrides,
                 [](const std::string& word) { return word.find('=') == std::string::npos || word[0] == '-'; });
   push_to_hosts(options, *config, load_run_config(*config, overrides).data);
 }
 
-// A user at a third machine looks for the run here, and it is not.
-void say_where_the_run_is(const LaunchOptions& options) {
+// If the run is on another machine, prints how to copy it here.
+void print_location_of_run(const LaunchOptions& options) {
   const std::string& host = options.hosts.front().name;
   for (const std::string& word : options.command) {
     const std::filesystem::path run = word.starts_with("run=") ? word.substr(4) : "";
     if (!run.empty() && !is_this_host(host) && !std::filesystem::exists(run)) {
-      log::info("the run is on {}; to bring it here: mkdir -p {} && scp -r {}:{}/. {}", host, run.string(), host,
+      log::info("the run is on {}; to copy it here: mkdir -p {} && scp -r {}:{}/. {}", host, run.string(), host,
                 (std::filesystem::path(options.directory) / run).string(), run.string());
     }
   }
@@ -55,7 +56,7 @@ void run_launch(const Options& given) {
     push_files(options);
   }
   launch(options);
-  say_where_the_run_is(options);
+  print_location_of_run(options);
 }
 
 }  // namespace
@@ -63,12 +64,12 @@ void run_launch(const Options& given) {
 void add_launch(Program& program) {
   auto options = std::make_shared<Options>();  // shared with the action that runs after parsing
   Command command =
-      program.add("launch", "Starts a command on many hosts, and ends it everywhere when one of its workers fails.");
+      program.add("launch", "Starts a command on many hosts, and ends it everywhere if one of its workers fails.");
   add_hosts_options(command, options->hosts);
   command
       .option("--restarts", options->restarts,
-              "start again after a failure, at most so often, without hosts that are gone")
-      .option("command", options->command, "what to start, after --")
+              "restart after a failure, at most this many times, without hosts that are gone")
+      .option("command", options->command, "the command to start, after --")
       .required()
       .example(
           "tandem launch --hosts gpu1:2,gpu2:2 --push -- train configs/transformer-base.toml data=data/en-de "
@@ -79,7 +80,7 @@ void add_launch(Program& program) {
 }
 
 void add_agent(Program& program) {
-  program.add("agent", "Starts workers as the launcher says, over standard input and output.").hidden().run([] {
+  program.add("agent", "Starts workers on behalf of the launcher, over standard input and output.").hidden().run([] {
     Agent(0, 1).run();
   });
 }

@@ -1,4 +1,4 @@
-// tandem: chooses the subcommand, runs it, and turns an error into one sentence on standard error.
+// tandem: chooses the subcommand, runs it, and turns an error into a one-line message on standard error.
 #include <fcntl.h>
 
 #include <csignal>
@@ -11,8 +11,8 @@
 
 namespace {
 
-// Standard input, output or error that the caller has closed would be the next file that is opened, and messages would
-// end in a corpus. Reading from closed input and writing to closed output stay errors.
+// If the caller has closed standard input, output or error, the next file to be opened would get its descriptor, and
+// messages could end up in a corpus. Reading from closed input and writing to closed output stay errors.
 void occupy_standard_streams() {
   for (const int stream : {0, 1, 2}) {
     if (fcntl(stream, F_GETFD) < 0) {
@@ -26,8 +26,8 @@ void occupy_standard_streams() {
 int main(int argc, char** argv) {
   using namespace tandem::cli;
   occupy_standard_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond its limit is an error, not the end
-  Program program("tandem", "Trains translation models and tells the truth about the run.", TANDEM_VERSION);
+  std::signal(SIGXFSZ, SIG_IGN);  // writing beyond the file size limit is an error and does not end the process
+  Program program("tandem", "Trains translation models and reports what was really measured.", TANDEM_VERSION);
   add_demo(program);
   add_prepare(program);
   add_train(program);
@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   try {
     const int code = program.run(argc, argv);
     tandem::require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0,
-                    "not all could be written to standard output");
+                    "not everything could be written to standard output");
     return code;
   } catch (const tandem::Interrupted& interrupted) {
     tandem::log::status("");

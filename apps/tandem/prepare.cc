@@ -1,4 +1,4 @@
-// tandem prepare: text files in, a directory for training out.
+// tandem prepare: turns text files into a directory for training.
 #include "data/prepare.h"
 
 #include <cstdio>
@@ -33,10 +33,11 @@ void add_prepare(Program& program) {
   program.add("prepare", "Cleans, shuffles and encodes parallel text for training.")
       .option("--source", config.source, "Source text: one or more files; plain, gz, xz, zst, or - for standard input")
       .option("--target", config.target, "Target text: as many files, line by line the translation")
-      .option("--tsv", config.tsv, "Instead of both: files with source, tab, target in every line")
+      .option("--tsv", config.tsv, "Instead of --source and --target: files with source, tab, target in every line")
       .option("--valid-source", config.valid_source, "Validation set, source side")
       .option("--valid-target", config.valid_target, "Validation set, target side")
-      .option("--valid-size", config.valid_size, "Instead: take this many pairs out of the training text")
+      .option("--valid-size", config.valid_size,
+              "Instead of a validation set: take this many pairs out of the training text")
       .option("--test-source", config.test_source, "Test set, source side")
       .option("--test-target", config.test_target, "Test set, target side")
       .option("-o,--out", options->out, "Directory to write")
@@ -48,18 +49,19 @@ void add_prepare(Program& program) {
       .flag("--deduplicate", config.deduplicate, "Keep only the first of equal pairs")
       .flag("--no-shuffle", options->no_shuffle, "Keep the order of the files")
       .option("--seed", config.seed, "Seed of the shuffle, of --valid-size and of --subword-dropout")
-      .option("--vocab-size", config.training.vocab_size, "Subword pieces, special ones counted")
+      .option("--vocab-size", config.training.vocab_size, "Tokens in the vocabulary, special ones included")
       .flag("--separate", config.separate, "One vocabulary for each language instead of a joint one")
       .option("--character-coverage", config.training.character_coverage,
-              "Share of the text whose characters get a piece")
+              "Share of the text whose characters get a token of their own")
       .option("--tokenizer-words", config.training.words, "Learn subwords from this many most frequent words")
       .option("--tokenizer", config.tokenizer, "Use this SentencePiece model instead of learning one")
       .excludes({"--vocab-size", "--character-coverage", "--tokenizer-words"})
-      .option("--target-tokenizer", config.target_tokenizer, "Model of the target side, if it has its own")
+      .option("--target-tokenizer", config.target_tokenizer,
+              "SentencePiece model of the target side, if it is another one")
       .option("--subword-dropout", config.subword_dropout,
-              "Leave out the merges of the training text's subwords with this probability, against overfitting")
+              "Probability of leaving out a subword merge in the training text, against overfitting")
       .option("--copies", config.copies, "Copies of every training pair, each with other merges left out")
-      .option("--threads", config.threads, "0 = all cores")
+      .option("--threads", config.threads, "Number of threads; 0 = all cores")
       .example(
           "tandem prepare --source train.en.gz --target train.de.gz --valid-source dev.en --valid-target dev.de "
           "--vocab-size 32768 --out data/en-de")

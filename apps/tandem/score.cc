@@ -42,7 +42,7 @@ struct Result {
   std::string signature;
 };
 
-// As sacreBLEU's own command reads: a byte-order mark is text, white space at the end of a line is not.
+// Reads as sacreBLEU's command does: a byte-order mark is text, white space at the end of a line is not.
 std::vector<std::string> read_lines(const std::string& name) {
   LineReader reader(name, true);
   std::vector<std::string> lines;
@@ -52,7 +52,7 @@ std::vector<std::string> read_lines(const std::string& name) {
             reader.name(), LineReader::kLongestLine);
     if (!warned && !valid_utf8(line)) {
       warned = true;
-      log::warning("line {} of {} is not valid UTF-8: what is not counts as U+FFFD, here and in later lines",
+      log::warning("line {} of {} is not valid UTF-8: invalid bytes count as U+FFFD, here and in later lines",
                    reader.lines(), reader.name());
     }
     lines.emplace_back(metric::rstrip_utf8(line));
@@ -109,7 +109,7 @@ std::vector<Result> compute(const ScoreArguments& arguments, Lines hypotheses, c
     } else if (name == "ter") {
       add_results(results, hypotheses, references, arguments.ter, arguments);
     } else {
-      fail("unknown metric '{}': use bleu, chrf, ter or several of them with commas", name);
+      fail("unknown metric '{}': use bleu, chrf, ter or several of them, separated by commas", name);
     }
   }
   require(!results.empty(), "no metric is named: use --metric bleu,chrf,ter");
@@ -169,7 +169,7 @@ void run_score(const ScoreArguments& arguments) {
   require(smooth == BleuOptions().smooth_value || (smooth >= 0 && std::isfinite(smooth)),
           "--smooth-value is {}: give 0 or more", smooth);
   require(!(arguments.confidence && arguments.sentence_level),
-          "--confidence is of a whole text: leave out --sentence-level");
+          "--confidence applies to a whole text: leave out --sentence-level");
   const auto hypotheses = read_lines(arguments.hypothesis);
   const auto references = read_references(arguments, hypotheses.size());
   require(!hypotheses.empty(), "{} is empty: there is nothing to score", shown_name(arguments.hypothesis));
@@ -191,24 +191,26 @@ void add_score(Program& program) {
               "translations, one a line, detokenised; plain, .gz, .xz, .zst, '-' for standard input")
       .required();
   command.option("--ref", a->references, "one or more reference files").required();
-  command.option("--metric", a->metrics, "bleu, chrf, ter or several with commas");
+  command.option("--metric", a->metrics, "bleu, chrf, ter or several, separated by commas");
   command.option("--width", a->width, "decimals of the scores");
-  command.option("--format", a->format, "of the output").choices({"text", "json"});
+  command.option("--format", a->format, "output format").choices({"text", "json"});
   command.flag("-b,--score-only", a->score_only, "print the number alone");
-  command.flag("--sentence-level", a->sentence_level, "one score a line (BLEU with effective order)");
+  command.flag("--sentence-level", a->sentence_level, "print one score per line (BLEU with effective order)");
   command.flag("--confidence", a->confidence,
-               fmt::format("also the 95 % interval over {} resamplings of the lines", kResamplings));
+               fmt::format("also print the 95 % interval over {} resamplings of the lines", kResamplings));
   command.option("--tokenize", a->bleu.tokenizer, "BLEU tokenizer").choices(metric::bleu_tokenizers());
-  command.flag("--lowercase,--lc", a->bleu.lowercase, "BLEU of lower-cased text");
+  command.flag("--lowercase,--lc", a->bleu.lowercase, "lower-case the text for BLEU");
   command.option("--smooth-method", a->bleu.smoothing, "BLEU smoothing").choices({"exp", "floor", "add-k", "none"});
-  command.option("--smooth-value", a->bleu.smooth_value, "of floor (else 0.1) and add-k (else 1)");
+  command.option("--smooth-value", a->bleu.smooth_value,
+                 "smoothing value of floor (default 0.1) and add-k (default 1)");
   command.option("--max-ngram-order", a->bleu.max_order, "longest n-grams of BLEU");
-  command.flag("--effective-order", a->bleu.effective_order, "BLEU leaves out orders that a text is too short for");
+  command.flag("--effective-order", a->bleu.effective_order,
+               "leave out n-gram orders of BLEU for which a text is too short");
   command.option("--chrf-char-order", a->chrf.char_order, "longest character n-grams");
   command.option("--chrf-word-order", a->chrf.word_order, "longest word n-grams; 2 = chrF++");
   command.option("--chrf-beta", a->chrf.beta, "weight of recall against precision");
   command.flag("--chrf-whitespace", a->chrf.whitespace, "count white space as characters");
-  command.flag("--chrf-lowercase", a->chrf.lowercase, "chrF of lower-cased text");
+  command.flag("--chrf-lowercase", a->chrf.lowercase, "lower-case the text for chrF");
   command.flag("--chrf-eps-smoothing", a->chrf.eps_smoothing, "smooth as chrF++.py does");
   command.flag("--ter-normalized", a->ter.normalized, "decode entities and cut off punctuation");
   command.flag("--ter-no-punct", a->ter.no_punct, "remove punctuation");
