@@ -1,11 +1,11 @@
-# Every target installs what it needs first (Debian 12, root or sudo) and does nothing where it is there.
+# Every target first installs the packages that it needs and that are missing (Debian 12, root or sudo).
 #   make demo     train a small model on made-up data and translate with it: minutes, no data needed
-#   make build    build/release/bin/tandem
+#   make build    build the program, build/release/bin/tandem
 #   make test     build and run every test that a CPU can run
-#   make soak     every bar at its full count, and the tests under sanitizers: hours
-#   make bench    measure: matrix products, training step, comparison with PyTorch, preparation
-#   make bundle   build/tandem.tar.gz: the binary and every library it needs; bundle-slim leaves out NVIDIA's
-#   make format   format the sources; say what clang-tidy finds
+#   make soak     run every test at its full count, and the tests under sanitizers: hours
+#   make bench    measure matrix products, the training step (also against PyTorch) and preparation
+#   make bundle   pack the binary and every library it needs into build/tandem.tar.gz; bundle-slim leaves out NVIDIA's
+#   make format   format the sources and run clang-tidy
 
 SHELL := /bin/bash
 BUILD := build/release
