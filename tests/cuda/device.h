@@ -126,7 +126,7 @@ struct Tolerance {
   bool exact_zeros = false;     // what is 0 on the CPU is 0 on the GPU: masks are the same
 };
 
-// Tests that need a GPU; skipped, with the reason, where there is none. It may be an emulated one (tests/emulated_gpu).
+// Tests that need a GPU; skipped, with the reason, where there is none. It may be an emulated one (tools/emulated_gpu).
 class CudaTest : public ::testing::Test {
  protected:
   void SetUp() override {

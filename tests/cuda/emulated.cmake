@@ -1,11 +1,12 @@
-# The op tests of tests/cuda with a GPU that is not there: a CUDA runtime (runtime/) that interprets the program's PTX (ptx/),
+# The op tests of tests/cuda with a GPU that is not there: a CUDA runtime that interprets the program's PTX,
 # so that every kernel is computed, and every access to memory checked. Its functions go before those of CUDA's own
 # archive. Two programs: with PTX of compute capability 8.0, as all GPUs but Hopper get it from the driver, and with that
 # of 9.0a, Hopper's own way, which is compiled for the tests alone.
 file(GLOB emulator_sources CONFIGURE_DEPENDS
-  ${CMAKE_CURRENT_LIST_DIR}/*.cc ${CMAKE_CURRENT_LIST_DIR}/ptx/*.cc ${CMAKE_CURRENT_LIST_DIR}/runtime/*.cc)
+  ${CMAKE_SOURCE_DIR}/tools/emulated_gpu/*.cc ${CMAKE_SOURCE_DIR}/tools/emulated_gpu/ptx/*.cc
+  ${CMAKE_SOURCE_DIR}/tools/emulated_gpu/runtime/*.cc)
 add_library(emulated_gpu OBJECT ${emulator_sources})
-target_include_directories(emulated_gpu PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_include_directories(emulated_gpu PRIVATE ${CMAKE_SOURCE_DIR}/tools)
 target_link_libraries(emulated_gpu PRIVATE tandem_core CUDA::cublasLt GTest::gtest ${DNNL_LIBRARY} tandem_flags)
 # At full speed in every build: sanitizers look at what is tested, not at the tool.
 target_compile_options(emulated_gpu PRIVATE -O3 -fno-sanitize=all -fno-math-errno -fno-trapping-math)
