@@ -1,7 +1,8 @@
 # tandem with a CUDA runtime that has no GPU (driver/), so that what happens when one is missing, too old or lost can be
 # tried where there is none. Its functions go before those of CUDA's own archive, should another version of nvcc's code
 # need one more from there.
-file(GLOB fake_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/driver/*.cc)
+file(GLOB fake_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/driver/*.cc
+  ${CMAKE_SOURCE_DIR}/tools/emulated_gpu/one_algorithm.cc)
 add_executable(tandem_on_fake_gpu ${fake_sources} $<TARGET_OBJECTS:tandem>)
 target_link_libraries(tandem_on_fake_gpu PRIVATE $<TARGET_PROPERTY:tandem,LINK_LIBRARIES>)
 target_link_options(tandem_on_fake_gpu PRIVATE -Wl,--as-needed,--allow-multiple-definition)

@@ -4,7 +4,7 @@
 
 #include "emulated_gpu/trial.h"
 
-namespace tandem::emulated {
+namespace emulated {
 namespace {
 
 // %r5 is a barrier for one arrival, %p1 the first thread, %rd5 the map.
@@ -174,4 +174,4 @@ TEST(EmulatedHopper, AnOverlappingKernelWaits) {
 }
 
 }  // namespace
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 #include "emulated_gpu/ptx/grid.h"
 #include "emulated_gpu/ptx/tensor_map.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 // A kernel whose blocks of `threads` threads run `body`. Its first parameter (%rd1) points to `numbers`, the second one
 // is the copy engine's map of a matrix of 64 columns of 16 bits there, in boxes of 8 rows. %r1 is the thread, %r3 where
@@ -84,4 +84,4 @@ inline void expect_failure(const Trial& trial, const std::string& said) {
   EXPECT_NE(trial.failure().find(said), std::string::npos) << "\"" << trial.failure() << "\" instead of " << said;
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -1,11 +1,13 @@
-// cuBLASLt without a GPU: it has an algorithm for every product, but not while a stream is recorded, as some versions,
-// and no product is computed.
+// cuBLASLt's products on the fake GPU: none is computed, and there is no algorithm for one while a stream is recorded,
+// as in some versions.
 #include <cublasLt.h>
 
 #include <atomic>
 #include <cstdint>
 
 bool is_recording();  // cuda.cc
+
+bool cublaslt_has_algorithms() { return !is_recording(); }
 
 namespace {
 
@@ -20,10 +22,6 @@ cublasStatus_t make(Handle* handle) {
 
 extern "C" {
 
-size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
-const char* cublasLtGetStatusString(cublasStatus_t) { return "the fake library's error"; }
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return make(handle); }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* operation, cublasComputeType_t, cudaDataType_t) {
   return make(operation);
 }
@@ -36,32 +34,6 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDa
   return make(layout);
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t) { return CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) { return make(preference); }
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) { return CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
-                                                    const void*, size_t) {
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t* results,
-                                              int* count) {
-  results[0] = {};
-  *count = 1;
-  return is_recording() ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                       const cublasLtMatmulAlgo_t*, cublasLtMatmulHeuristicResult_t* result) {
-  *result = {};
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t*, cublasLtMatmulAlgoConfigAttributes_t,
-                                                    void* value, size_t, size_t* written) {
-  *static_cast<int32_t*>(value) = 1;
-  *written = sizeof(int32_t);
-  return CUBLAS_STATUS_SUCCESS;
-}
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void*, const void*, cublasLtMatrixLayout_t,
                               const void*, cublasLtMatrixLayout_t, const void*, const void*, cublasLtMatrixLayout_t,
                               void*, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t) {

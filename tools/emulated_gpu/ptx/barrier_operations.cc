@@ -1,7 +1,7 @@
 // How warps wait for one another, for other blocks of their cluster, and for the kernel before theirs.
 #include "emulated_gpu/ptx/operations.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -75,4 +75,4 @@ void add_barrier_operations(Operations& all) {
   all["setmaxnreg.inc.sync.aligned.u32"] = all["setmaxnreg.dec.sync.aligned.u32"] = {nothing, "n"};
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -130,4 +130,4 @@ void Cluster::end_phase(Barrier& barrier) {
   }
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -11,7 +11,7 @@
 
 #include "emulated_gpu/ptx/race_check.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 // The address that `mapa` makes of one in shared memory has the block's rank, plus 1, above these bits.
 constexpr uint32_t kRankShift = 24;
@@ -80,4 +80,4 @@ class Cluster {
   uint64_t events_ = 0;
 };
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -3,7 +3,7 @@
 
 #include "emulated_gpu/ptx/program.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -120,4 +120,4 @@ void find_joins(std::vector<Instruction>& code) {
   }
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

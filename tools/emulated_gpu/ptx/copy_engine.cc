@@ -2,11 +2,11 @@
 // the cluster.
 #include <algorithm>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 #include "emulated_gpu/ptx/operations.h"
 #include "emulated_gpu/ptx/tensor_map.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -173,4 +173,4 @@ void add_copy_engine_operations(Operations& all) {
   all["st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32"] = {store_to_block, "mwwwwm"};
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

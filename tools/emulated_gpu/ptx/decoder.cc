@@ -3,10 +3,10 @@
 #include <bit>
 #include <cstring>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 #include "emulated_gpu/ptx/operations.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -317,4 +317,4 @@ Program decode(std::shared_ptr<const ModuleText> module, const std::string& kern
   return Decoder(std::move(module), kernel).decode();
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

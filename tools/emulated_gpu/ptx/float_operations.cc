@@ -3,7 +3,7 @@
 
 #include "emulated_gpu/ptx/operations.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -120,4 +120,4 @@ void add_conversions(Operations& all) {
   add_map<uint32_t, uint16_t>(all, "cvt.u32.u16", [](uint16_t a) { return static_cast<uint32_t>(a); });
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

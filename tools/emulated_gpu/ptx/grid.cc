@@ -4,9 +4,9 @@
 #include <atomic>
 #include <map>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -138,4 +138,4 @@ void run_grid(const LaunchedKernel& launch, size_t dynamic_shared) {
           launch.program.name);
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

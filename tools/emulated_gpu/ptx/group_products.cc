@@ -1,9 +1,9 @@
 // Products by groups of four warps, of tiles in shared memory (wgmma).
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 #include "emulated_gpu/ptx/operations.h"
 #include "emulated_gpu/ptx/tensor_map.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -122,4 +122,4 @@ void add_group_products(Operations& all) {
       [](Warp& warp, const Instruction& i, uint32_t) { warp.await_products(i.at[0]); }, "n"};
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -3,7 +3,7 @@
 
 #include "emulated_gpu/ptx/operations.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -182,4 +182,4 @@ void add_integer_operations(Operations& all) {
   add_moves(all);
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -1,6 +1,6 @@
 #include "emulated_gpu/ptx/operations.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -138,4 +138,4 @@ void add_memory_operations(Operations& all) {
       [](Warp& warp, const Instruction& i, uint32_t lanes) { warp.await_copies(lanes, i.at[0]); }, "n"};
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -7,7 +7,7 @@
 
 #include "emulated_gpu/ptx/warp.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 // Operands, in the order of the text with vectors and pairs (a|b) taken apart, a letter each:
 //   w  register of 4 bytes a lane     l  register of 8 bytes     r  either
@@ -135,4 +135,4 @@ void add_selection(Operations& all, const std::string& name) {
   all[name] = {run, std::string{letter_of<T>(), letter_of<T>(), letter_of<T>(), 'p'}};
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -10,7 +10,7 @@
 
 #include "emulated_gpu/ptx/text.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 constexpr int kLanes = 32;  // of a warp
 constexpr uint32_t kAllLanes = 0xFFFFFFFF;
@@ -86,4 +86,4 @@ Program decode(std::shared_ptr<const ModuleText> module, const std::string& kern
 // good.
 void find_joins(std::vector<Instruction>& code);
 
-}  // namespace tandem::emulated
+}  // namespace emulated

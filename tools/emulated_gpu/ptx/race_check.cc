@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tandem::emulated {
+namespace emulated {
 
 RaceCheck::RaceCheck(size_t bytes, size_t warps)
     : warps_(warps),
@@ -88,4 +88,4 @@ int RaceCheck::unfenced(size_t address, size_t bytes) const {
   return kNoWarp;
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-namespace tandem::emulated {
+namespace emulated {
 
 class RaceCheck {
  public:
@@ -60,4 +60,4 @@ class RaceCheck {
   std::vector<uint32_t> reads_;   // [unit, warp]: stretch of the last one
 };
 
-}  // namespace tandem::emulated
+}  // namespace emulated

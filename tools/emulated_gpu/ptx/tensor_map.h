@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tandem::emulated {
+namespace emulated {
 
 struct TensorMap {
   static constexpr uint64_t kMagic = 0x70616D20726F736E;
@@ -23,4 +23,4 @@ struct TensorMap {
 // Of pieces of 16 bytes, eight in a row, row r % 8 of a pattern of 1,024 bytes has piece p at p ^ r.
 inline size_t swizzled(size_t address) { return address ^ (address >> 7 & 7) << 4; }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -4,9 +4,9 @@
 #include <cctype>
 #include <set>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -336,4 +336,4 @@ std::string ModuleText::line(int number) const {
   return text_.substr(at, text_.find('\n', at) - at);
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

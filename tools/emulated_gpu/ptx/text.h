@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tandem::emulated {
+namespace emulated {
 
 // "@!%p1 ld.global.v2.u32 {%r1, %r2}, [%rd1+8];"
 struct Statement {
@@ -57,4 +57,4 @@ class ModuleText {
   friend class BodyReader;
 };
 
-}  // namespace tandem::emulated
+}  // namespace emulated

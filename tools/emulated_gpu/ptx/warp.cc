@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 Warp::Warp(const LaunchedKernel& launch, Cluster& cluster, uint32_t rank, uint32_t number)
     : launch_(launch),
@@ -289,4 +289,4 @@ void Warp::await_products(uint64_t groups_left) {
   });
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -10,7 +10,7 @@
 #include "emulated_gpu/ptx/program.h"
 #include "emulated_gpu/runtime/device_memory.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 struct Size3 {
   uint32_t x = 1, y = 1, z = 1;
@@ -181,4 +181,4 @@ class Warp {
   uint64_t committed_products_ = 0;
 };
 
-}  // namespace tandem::emulated
+}  // namespace emulated

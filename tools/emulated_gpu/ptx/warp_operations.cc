@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 #include "emulated_gpu/ptx/operations.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -190,4 +190,4 @@ void add_warp_operations(Operations& all) {
   all["mov.u64.globaltimer"] = {read_timer, "l"};
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

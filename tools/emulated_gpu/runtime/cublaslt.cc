@@ -6,12 +6,12 @@
 #include <cstring>
 #include <vector>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 #include "emulated_gpu/ptx/operations.h"
 #include "emulated_gpu/runtime/device_memory.h"
 #include "emulated_gpu/runtime/queue.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -117,19 +117,13 @@ struct Work {
 };
 
 }  // namespace
-}  // namespace tandem::emulated
+}  // namespace emulated
 
-using namespace tandem::emulated;
+using namespace emulated;
+
+bool cublaslt_has_algorithms() { return true; }
 
 extern "C" {
-
-size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
-const char* cublasLtGetStatusString(cublasStatus_t) { return "an error of the emulated library"; }
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  *handle = nullptr;
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* operation, cublasComputeType_t, cudaDataType_t) {
   *operation = keep<cublasLtMatmulDesc_t>(Product{});
@@ -159,7 +153,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cu
       std::memcpy(&product.bias_type, value, bytes);
       break;
     default:
-      tandem::fail("the emulated GPU's products do not know attribute {}", static_cast<int>(attribute));
+      emulated::fail("the emulated GPU's products do not know attribute {}", static_cast<int>(attribute));
   }
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -174,43 +168,12 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// ---- there is one algorithm, for everything
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  *preference = nullptr;
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) { return CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
-                                                    const void*, size_t) {
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t* results,
-                                              int* count) {
-  results[0] = {};
-  *count = 1;
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                       const cublasLtMatmulAlgo_t*, cublasLtMatmulHeuristicResult_t* result) {
-  *result = {};
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t*, cublasLtMatmulAlgoConfigAttributes_t,
-                                                    void* value, size_t, size_t* written) {
-  *static_cast<int32_t*>(value) = 1;
-  *written = sizeof(int32_t);
-  return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
                               const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void*, size_t,
                               cudaStream_t stream) {
-  tandem::require(c == d, "the emulated GPU's products are added to what they replace");
+  emulated::require(c == d, "the emulated GPU's products are added to what they replace");
   const Work work{behind<Product>(operation),
                   behind<Layout>(a_layout),
                   behind<Layout>(b_layout),

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 #include "emulated_gpu/runtime/device_memory.h"
 #include "emulated_gpu/runtime/kernels.h"
 
@@ -23,16 +23,16 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, "Emulated GPU");  // by which the tests know it
-  properties->major = tandem::emulated::architecture() / 10;
-  properties->minor = tandem::emulated::architecture() % 10;
-  properties->totalGlobalMem = tandem::emulated::DeviceMemory::instance().total();
+  properties->major = emulated::architecture() / 10;
+  properties->minor = emulated::architecture() % 10;
+  properties->totalGlobalMem = emulated::DeviceMemory::instance().total();
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  tandem::require(attribute == cudaDevAttrMultiProcessorCount, "the emulated GPU is asked for attribute {}",
-                  static_cast<int>(attribute));
+  emulated::require(attribute == cudaDevAttrMultiProcessorCount, "the emulated GPU is asked for attribute {}",
+                    static_cast<int>(attribute));
   const char* const processors = std::getenv("EMULATED_GPU_PROCESSORS");
-  *value = processors != nullptr ? std::atoi(processors) : tandem::emulated::architecture() == 90 ? 132 : 20;
+  *value = processors != nullptr ? std::atoi(processors) : emulated::architecture() == 90 ? 132 : 20;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* id, int, int) {

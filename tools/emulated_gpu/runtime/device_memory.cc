@@ -4,9 +4,9 @@
 #include <cstring>
 #include <string>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -77,4 +77,4 @@ void DeviceMemory::require_inside(const void* place, size_t pitch, size_t width,
   }
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-namespace tandem::emulated {
+namespace emulated {
 
 class DeviceMemory {
  public:
@@ -40,4 +40,4 @@ class DeviceMemory {
   size_t used_ = 0;
 };
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <sstream>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -83,4 +83,4 @@ Ptx ptx_of(const void* registered) {
   fail("the program has no PTX of 8.0 or 9.0 for the emulated GPU; build it with CUDAARCHS=\"90a-real;80-virtual\"");
 }
 
-}  // namespace tandem::emulated
+}  // namespace emulated

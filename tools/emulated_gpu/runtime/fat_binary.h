@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace tandem::emulated {
+namespace emulated {
 
 struct Ptx {
   int architecture = 0;  // 80 or 90
@@ -13,4 +13,4 @@ struct Ptx {
 // the very text that the driver of a GPU compiles. Fails if there is none.
 Ptx ptx_of(const void* registered);
 
-}  // namespace tandem::emulated
+}  // namespace emulated

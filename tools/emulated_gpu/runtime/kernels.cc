@@ -11,12 +11,12 @@
 #include <optional>
 #include <vector>
 
-#include "core/error.h"
+#include "emulated_gpu/error.h"
 #include "emulated_gpu/ptx/grid.h"
 #include "emulated_gpu/runtime/fat_binary.h"
 #include "emulated_gpu/runtime/queue.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -97,9 +97,9 @@ int architecture() {
 
 size_t decode_all_kernels() { return Kernels::instance().decode_all(); }
 
-}  // namespace tandem::emulated
+}  // namespace emulated
 
-using namespace tandem::emulated;
+using namespace emulated;
 
 extern "C" {
 
@@ -182,12 +182,12 @@ void __cudaRegisterFunction(void** module, const char* address, char*, const cha
   Kernels::instance().add_kernel(reinterpret_cast<Module*>(module), address, name);
 }
 void __cudaRegisterVar(void**, char*, char*, const char* name, int, size_t, int, int) {
-  tandem::fail("the emulated GPU knows no variables outside of kernels, but {} is one", name);
+  emulated::fail("the emulated GPU knows no variables outside of kernels, but {} is one", name);
 }
 unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, cudaStream_t) { return cudaErrorNotSupported; }
 cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void*) { return cudaErrorNotSupported; }
 cudaError_t __cudaGetKernel(cudaKernel_t*, const void*) { return cudaErrorNotSupported; }
 cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t) {
-  tandem::fail("the emulated GPU knows only launches by cudaLaunchKernelEx");
+  emulated::fail("the emulated GPU knows only launches by cudaLaunchKernelEx");
 }
 }

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace tandem::emulated {
+namespace emulated {
 
 // The compute capability that the emulated GPU has: that of the program's PTX.
 int architecture();
@@ -11,4 +11,4 @@ int architecture();
 // How many there are; all are decoded, so that an instruction that is not known shows in kernels that no test runs.
 size_t decode_all_kernels();
 
-}  // namespace tandem::emulated
+}  // namespace emulated

@@ -6,7 +6,7 @@
 #include "emulated_gpu/runtime/device_memory.h"
 #include "emulated_gpu/runtime/queue.h"
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -46,9 +46,9 @@ void fill(const Area& area, int value, cudaStream_t stream) {
 }
 
 }  // namespace
-}  // namespace tandem::emulated
+}  // namespace emulated
 
-using namespace tandem::emulated;
+using namespace emulated;
 
 extern "C" {
 

@@ -19,7 +19,7 @@ struct CUevent_st {
   std::chrono::steady_clock::time_point time;
 };
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -42,9 +42,9 @@ void give(cudaStream_t stream, std::function<void()> work) {
 
 bool is_recording() { return recorded != nullptr; }
 
-}  // namespace tandem::emulated
+}  // namespace emulated
 
-using namespace tandem::emulated;
+using namespace emulated;
 
 extern "C" {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace tandem::emulated {
+namespace emulated {
 
 namespace {
 
@@ -39,12 +39,12 @@ CUresult encode(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, voi
 }
 
 }  // namespace
-}  // namespace tandem::emulated
+}  // namespace emulated
 
 extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** entry, unsigned, unsigned long long,
                                                         cudaDriverEntryPointQueryResult* found) {
   const bool known = std::string_view(name) == "cuTensorMapEncodeTiled";
-  *entry = known ? reinterpret_cast<void*>(tandem::emulated::encode) : nullptr;
+  *entry = known ? reinterpret_cast<void*>(emulated::encode) : nullptr;
   *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
