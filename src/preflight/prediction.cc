@@ -5,8 +5,8 @@
 #include <map>
 
 #include "core/error.h"
+#include "core/units.h"
 #include "observe/verdicts/network.h"
-#include "observe/verdicts/units.h"
 #include "preflight/warnings.h"
 
 namespace tandem {

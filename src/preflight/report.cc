@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/human.h"
-#include "observe/verdicts/units.h"
+#include "core/units.h"
 
 namespace tandem {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/human.h"
-#include "observe/verdicts/units.h"
+#include "core/units.h"
 
 namespace tandem {
 

@@ -5,12 +5,12 @@
 
 #include <cstdlib>
 
+#include "core/units.h"
 #include "made_cluster.h"
 #include "observe/verdicts/gpu_work.h"
 #include "observe/verdicts/network.h"
 #include "observe/verdicts/slow_rank.h"
 #include "observe/verdicts/step_and_network.h"
-#include "observe/verdicts/units.h"
 
 namespace tandem {
 

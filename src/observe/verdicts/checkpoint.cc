@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "core/human.h"
+#include "core/units.h"
 #include "observe/verdicts/disk.h"
-#include "observe/verdicts/units.h"
 
 namespace tandem {
 

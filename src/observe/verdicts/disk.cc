@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "core/human.h"
+#include "core/units.h"
 #include "observe/verdicts/how_long.h"
 #include "observe/verdicts/rank_clock.h"
 #include "observe/verdicts/statistics.h"
-#include "observe/verdicts/units.h"
 
 namespace tandem {
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <set>
 
+#include "core/units.h"
 #include "observe/verdicts/rank_clock.h"
-#include "observe/verdicts/units.h"
 
 namespace tandem {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "core/human.h"
+#include "core/units.h"
 #include "observe/verdicts/rank_clock.h"
 #include "observe/verdicts/traffic.h"
-#include "observe/verdicts/units.h"
 #include "observe/verdicts/waits.h"
 
 namespace tandem {

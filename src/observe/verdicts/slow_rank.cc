@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/units.h"
 #include "observe/verdicts/rank_clock.h"
 #include "observe/verdicts/statistics.h"
-#include "observe/verdicts/units.h"
 #include "observe/verdicts/waits.h"
 
 namespace tandem {

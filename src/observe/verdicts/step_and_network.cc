@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "core/human.h"
+#include "core/units.h"
 #include "observe/verdicts/network.h"
 #include "observe/verdicts/rank_clock.h"
 #include "observe/verdicts/statistics.h"
-#include "observe/verdicts/units.h"
 
 namespace tandem {
 

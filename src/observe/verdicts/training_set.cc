@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/units.h"
 #include "observe/progress.h"
 #include "observe/verdicts/rank_clock.h"
-#include "observe/verdicts/units.h"
 
 namespace tandem {
 

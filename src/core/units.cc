@@ -1,4 +1,4 @@
-#include "observe/verdicts/units.h"
+#include "core/units.h"
 
 #include <fmt/format.h>
 
