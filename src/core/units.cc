@@ -60,6 +60,11 @@ std::string flops_text(double flops_per_second) {
   return scaled(flops_per_second, kUnits, 1000);
 }
 
+std::string port_name(double bits_per_second) {
+  const bool mega = bits_per_second < 1e9;
+  return fmt::format("{:g} {} port", bits_per_second / (mega ? 1e6 : 1e9), mega ? "Mbit" : "Gbit");
+}
+
 std::string percent_text(double share) {
   const double percent = 100 * share;
   if (percent == 0) {

@@ -10,6 +10,7 @@ std::string size_text(double bytes);              // "365 MB (348 MiB)"
 std::string bits_text(double bits_per_second);    // "96.0 Mbit/s", "1.60 Gbit/s"
 std::string rate_text(double bytes_per_second);   // "12.0 MB/s (96.0 Mbit/s)"
 std::string flops_text(double flops_per_second);  // "437 TFLOP/s"
+std::string port_name(double bits_per_second);    // "100 Mbit port", "2.5 Gbit port"
 std::string percent_text(double share);           // "0.42 %", "9.1 %", "54 %"
 
 }  // namespace tandem

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/units.h"
-#include "observe/verdicts/network.h"
+#include "observe/verdicts/exchange.h"
 #include "preflight/warnings.h"
 
 namespace tandem {
@@ -200,7 +200,7 @@ std::string link_sentence(double bytes_per_second) {
   if (!(bits >= kNear * port)) {
     return moves;
   }
-  const std::string name = fmt::format("{:g} {} port", port / (port < 1e9 ? 1e6 : 1e9), port < 1e9 ? "Mbit" : "Gbit");
+  const std::string name = port_name(port);
   return port <= kPlain ? fmt::format("{}: it is a {}", moves, name) : fmt::format("{}, as a {} does", moves, name);
 }
 

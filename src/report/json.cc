@@ -32,18 +32,18 @@ Json rounded(const std::vector<double>& values) {
   return all;
 }
 
-Json verdicts_json(const std::vector<Verdict>& verdicts) {
+Json verdicts_json(const std::vector<Answer>& answers) {
   Json all = Json::array();
-  for (const Verdict& v : verdicts) {
+  for (const Answer& answer : answers) {
     Json figures = Json::object();
-    for (const Figure& figure : v.figures) {
+    for (const Figure& figure : answer.verdict.figures) {
       figures[figure.name] = {{"value", finite(figure.value)}, {"unit", figure.unit}};
     }
-    all.push_back({{"key", v.key},
-                   {"question", v.question},
-                   {"label", v.label},
-                   {"answer", v.answer},
-                   {"confidence", name_of(v.confidence)},
+    all.push_back({{"key", answer.key},
+                   {"question", answer.question},
+                   {"label", answer.verdict.label},
+                   {"answer", answer.text},
+                   {"confidence", name_of(answer.verdict.confidence)},
                    {"figures", figures}});
   }
   return all;
@@ -147,7 +147,7 @@ Json run_json(const RunReport& report, size_t numbers, const JsonDetail& detail)
   const size_t points = std::min(detail.points, std::max(size_t{2}, numbers / columns));
   const Curves curves = curves_of(report.run, report.plan, points);
   Json json = {{"run", report.run.name}, {"step", m.last_step()}, {"last_record", finite(m.last_time())}};
-  json["verdicts"] = verdicts_json(report.verdicts);
+  json["verdicts"] = verdicts_json(report.answers);
   json["charts"] = charts_json(curves);
   json["tables"] = tables_json(curves);
   json["validations"] = validations_json(m, detail.validations);

@@ -97,17 +97,17 @@ std::string to_prometheus(std::span<const RunReport> reports) {
   }
   add_head(text, "tandem_verdict", "1 for the answer to each question.");
   for (const RunReport& report : reports) {
-    for (const Verdict& v : report.verdicts) {
+    for (const Answer& answer : report.answers) {
       text += fmt::format("tandem_verdict{{run={},question={},answer={},confidence={}}} 1\n", quoted(report.run.name),
-                          quoted(v.key), quoted(v.label), quoted(name_of(v.confidence)));
+                          quoted(answer.key), quoted(answer.verdict.label), quoted(name_of(answer.verdict.confidence)));
     }
   }
   add_head(text, "tandem_figure", "The numbers behind the answers.");
   for (const RunReport& report : reports) {
-    for (const Verdict& v : report.verdicts) {
-      for (const Figure& figure : v.figures) {
+    for (const Answer& answer : report.answers) {
+      for (const Figure& figure : answer.verdict.figures) {
         text += fmt::format("tandem_figure{{run={},question={},name={},unit={}}} {}\n", quoted(report.run.name),
-                            quoted(v.key), quoted(figure.name), quoted(figure.unit), number(figure.value));
+                            quoted(answer.key), quoted(figure.name), quoted(figure.unit), number(figure.value));
       }
     }
   }

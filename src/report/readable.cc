@@ -57,10 +57,10 @@ class Page {
       row(std::vector<std::string>(names.size(), "---:"));
     }
   }
-  void verdict(const Verdict& v) {
-    const std::string answer = escaped(v.answer), confidence = name_of(v.confidence);
-    text_ += markdown_ ? fmt::format("- **{}** {} *(confidence: {})*\n", v.question, answer, confidence)
-                       : fmt::format("{}\n  {} (confidence: {})\n", v.question, answer, confidence);
+  void answer(const Answer& a) {
+    const std::string text = escaped(a.text), confidence = name_of(a.verdict.confidence);
+    text_ += markdown_ ? fmt::format("- **{}** {} *(confidence: {})*\n", a.question, text, confidence)
+                       : fmt::format("{}\n  {} (confidence: {})\n", a.question, text, confidence);
   }
   void sample(const SamplePoint& s) {
     const char* next = markdown_ ? "  \n  " : "\n  ";
@@ -125,8 +125,8 @@ void add_settings(Page& page, const RunReport& report) {
 void add_run(Page& page, const RunReport& report) {
   const RankMetrics& m = report.run.main();
   page.title(report.run.name);
-  for (const Verdict& v : report.verdicts) {
-    page.verdict(v);
+  for (const Answer& answer : report.answers) {
+    page.answer(answer);
   }
   if (!m.valid.empty()) {
     add_validations(page, m);
@@ -150,8 +150,8 @@ void add_run(Page& page, const RunReport& report) {
 void add_comparison(Page& page, std::span<const RunReport> reports) {
   page.title("Runs side by side");
   std::vector<std::string> names = {"run", "step", "NLL (nats)", "BLEU"};
-  for (const Verdict& v : reports.front().verdicts) {
-    names.push_back(page.escaped(v.key));
+  for (const Answer& answer : reports.front().answers) {
+    names.push_back(page.escaped(answer.key));
   }
   page.table(names);
   for (const RunReport& report : reports) {
@@ -159,8 +159,8 @@ void add_comparison(Page& page, std::span<const RunReport> reports) {
     const ValidPoint last = m.valid.empty() ? ValidPoint{} : m.valid.back();
     std::vector<std::string> cells = {page.escaped(report.run.name), grouped(m.last_step()), cell(last.nll, 4),
                                       cell(last.bleu, 2)};
-    for (const Verdict& v : report.verdicts) {
-      cells.push_back(page.escaped(v.label));
+    for (const Answer& answer : report.answers) {
+      cells.push_back(page.escaped(answer.verdict.label));
     }
     page.row(cells);
   }

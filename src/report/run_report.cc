@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "observe/progress.h"
-#include "observe/verdicts/verdicts.h"
 
 namespace tandem {
 
@@ -20,8 +19,8 @@ std::string utc(double time) {
 }  // namespace
 
 RunReport make_report(RunData run, RunPlan plan, const CheckpointFacts& checkpoint, double now, double price_per_hour) {
-  RunReport report{.run = std::move(run), .plan = std::move(plan), .verdicts = {}, .time = now};
-  report.verdicts = all_verdicts(report.run, report.plan, checkpoint, now, price_per_hour);
+  RunReport report{.run = std::move(run), .plan = std::move(plan), .answers = {}, .time = now};
+  report.answers = answers_to(facts_of(report.run, report.plan, checkpoint, now, price_per_hour));
   return report;
 }
 

@@ -1,4 +1,4 @@
-// The truth about a run: its verdicts and what they rest on.
+// The truth about a run: the answers to the questions about it, and what they rest on.
 #pragma once
 
 #include <string>
@@ -6,19 +6,18 @@
 #include <vector>
 
 #include "observe/run_reader.h"
-#include "observe/verdicts/checkpoint_facts.h"
-#include "observe/verdicts/verdict.h"
+#include "report/answers.h"
 
 namespace tandem {
 
 struct RunReport {
   RunData run;
   RunPlan plan;
-  std::vector<Verdict> verdicts;
+  std::vector<Answer> answers;
   double time = 0;  // Unix seconds of the making
 };
 
-// All verdicts that the run's data can answer, in the order of the report. `now` 0 = the time of reading says nothing.
+// All answers that the run's data can answer, in the order of the report. `now` 0 = the time of reading says nothing.
 RunReport make_report(RunData run, RunPlan plan, const CheckpointFacts& checkpoint, double now, double price_per_hour);
 
 // Seconds of the whole run by what they went to.

@@ -37,9 +37,9 @@ std::vector<std::string> wrapped(const std::string& text, size_t columns, const 
   return lines;
 }
 
-const Verdict* verdict_of(const RunReport& report, const std::string& key) {
-  const auto found = std::ranges::find(report.verdicts, key, &Verdict::key);
-  return found == report.verdicts.end() ? nullptr : &*found;
+const Answer* how_long_of(const RunReport& report) {
+  const auto found = std::ranges::find(report.answers, "how_long", &Answer::key);
+  return found == report.answers.end() ? nullptr : &*found;
 }
 
 }  // namespace
@@ -57,8 +57,8 @@ std::string watch_line(const RunReport& report) {
     add("validation NLL", m.valid.back().nll, 4);
     add("BLEU", m.valid.back().bleu, 2);
   }
-  const Verdict* how_long = verdict_of(report, "how_long");
-  return line + (how_long == nullptr ? "" : "  " + printable(how_long->answer));
+  const Answer* how_long = how_long_of(report);
+  return line + (how_long == nullptr ? "" : "  " + printable(how_long->text));
 }
 
 std::string watch_screen(std::span<const RunReport> reports, int columns, int rows) {
@@ -72,9 +72,9 @@ std::string watch_screen(std::span<const RunReport> reports, int columns, int ro
   }
   for (const RunReport& report : reports) {
     add(watch_line(report));
-    for (const Verdict& v : report.verdicts) {
-      if (reports.size() == 1 && v.key != "how_long") {
-        add(fmt::format("{} {}", printable(v.question), printable(v.answer)));
+    for (const Answer& answer : report.answers) {
+      if (reports.size() == 1 && answer.key != "how_long") {
+        add(fmt::format("{} {}", printable(answer.question), printable(answer.text)));
       }
     }
   }
@@ -92,8 +92,8 @@ std::string watch_screen(std::span<const RunReport> reports, int columns, int ro
 
 bool all_ended(std::span<const RunReport> reports) {
   return !reports.empty() && std::ranges::all_of(reports, [](const RunReport& report) {
-    const Verdict* how_long = verdict_of(report, "how_long");
-    return how_long != nullptr && how_long->label == "ended";
+    const Answer* how_long = how_long_of(report);
+    return how_long != nullptr && how_long->verdict.label == "ended";
   });
 }
 

@@ -1,6 +1,7 @@
 // Runs made up for tests: curves with noise, with the numbers of a small real run.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -78,5 +79,8 @@ inline double falling(double share) { return 1.6 + 2.4 * std::exp(-4 * share); }
 inline double settled(double share) { return 1.8 + 2.4 * std::exp(-30 * share); }  // flat from a third on
 inline double rises_late(double share) { return settled(share) + 0.6 * std::max(0.0, share - 0.4); }
 inline double memorises(double share) { return 0.3 + 3.0 * std::exp(-3 * share); }
+inline double bleu_up(double share) { return 30 - 25 * std::exp(-4 * share); }
+inline double bleu_settled(double share) { return 28 - 25 * std::exp(-30 * share); }
+inline double bleu_down(double share) { return bleu_settled(share) - 8 * std::max(0.0, share - 0.4); }
 
 }  // namespace tandem::testing

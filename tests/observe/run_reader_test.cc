@@ -5,10 +5,8 @@
 
 #include <cmath>
 #include <fstream>
-#include <random>
 
 #include "observe/metrics.h"
-#include "observe/verdicts/verdicts.h"
 #include "temporary_directory.h"
 
 namespace tandem {
@@ -166,28 +164,6 @@ TEST(RunReader, LongRunIsThinnedAndItsSumsStayExact) {
   EXPECT_EQ(pairs, 300000);
   EXPECT_NEAR(seconds, 6000, 1e-6);
   EXPECT_EQ(last, 60000);
-}
-
-TEST(RunReader, RandomDamageNeverBreaksTheVerdicts) {
-  std::vector<Record> records;
-  for (int64_t i = 1; i <= 30; ++i) {
-    records.push_back(train(i * 100, static_cast<double>(2 * i)));
-    records.push_back(valid(i * 100, static_cast<double>(2 * i + 1), 2 + 1.0 / static_cast<double>(i)));
-  }
-  const std::string whole = lines(records);
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    std::mt19937_64 random(seed);
-    std::string text = whole.substr(0, random() % whole.size());
-    for (size_t i = 0; i < 1 + seed % 50 && !text.empty(); ++i) {
-      text[random() % text.size()] =
-          seed % 2 == 0 ? static_cast<char>(random()) : "0123456789e-\"{}\n,:"[random() % 18];
-    }
-    RunData run;
-    run.ranks.push_back(read_text(text));
-    for (const Verdict& v : all_verdicts(run, {.max_steps = 5000, .schedule = "", .rate_at = {}}, {}, 100, 1)) {
-      EXPECT_FALSE(v.answer.empty()) << v.key;
-    }
-  }
 }
 
 TEST(RunReader, RunDirectoryWithSeveralRanks) {

@@ -23,7 +23,7 @@ TEST(ReportJson, HasWhatTheSchemaSays) {
   const json& run = all.at("runs").at(0);
   EXPECT_EQ(run.at("run"), "made");
   EXPECT_EQ(run.at("step"), 20000);
-  EXPECT_EQ(run.at("verdicts").size(), report.verdicts.size());
+  EXPECT_EQ(run.at("verdicts").size(), report.answers.size());
   EXPECT_EQ(run.at("verdicts").at(0).at("label"), "silent");
   EXPECT_EQ(run.at("validations").size(), 20U);
   EXPECT_EQ(run.at("reading").at("ranks"), 1);

@@ -38,8 +38,8 @@ TEST(Readable, TextSendsNoControlCharacters) {
 TEST(Readable, EveryVerdictIsThere) {
   const RunReport report = made_report();
   for (const std::string& text : {to_text(report), to_markdown(report)}) {
-    for (const Verdict& v : report.verdicts) {
-      EXPECT_NE(text.find(v.question), std::string::npos) << v.question;
+    for (const Answer& answer : report.answers) {
+      EXPECT_NE(text.find(answer.question), std::string::npos) << answer.question;
     }
   }
 }

@@ -1,13 +1,7 @@
 #include "observe/verdicts/gpu_work.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <set>
-
-#include "core/units.h"
-#include "observe/verdicts/rank_clock.h"
 
 namespace tandem {
 
@@ -18,25 +12,6 @@ constexpr double kGood = 0.4, kSome = 0.1;  // of the measured peak
 constexpr double kLowPower = 0.35, kHighPower = 0.5;
 constexpr double kBusy = 90;      // percent of "utilisation"
 constexpr double kWaiting = 0.3;  // of a step
-constexpr double kManyDeadRows = 0.03;
-
-// Means over ranks; NaN = not measured on any.
-struct Work {
-  double achieved = kUnknown, peak = kUnknown;  // FLOP/s of a rank
-  double lowest = kUnknown;                     // share of the peak, of the rank that has least
-  int lowest_rank = -1;
-  double idle = kUnknown;     // share of a step that waits for data or the network
-  double between = kUnknown;  // share of a step that the device idles before it
-  double waits_for_network = kUnknown;
-  double dead_rows = kUnknown;  // share of the rows that hold no token
-  double power = kUnknown, power_limit = kUnknown, utilisation = kUnknown, clock = kUnknown;
-  double throttled = kUnknown, capped = kUnknown;  // share of time: by a fault, by the power limit
-  std::set<std::string> reasons;
-  bool gpu = false;
-
-  double share() const { return achieved / peak; }
-  double power_share() const { return power / power_limit; }
-};
 
 class Mean {
  public:
@@ -53,14 +28,15 @@ class Mean {
   int count_ = 0;
 };
 
-void add_clocks(Work& w, const std::vector<RankClock>& clocks) {
+void add_clocks(GpuWork& w, const std::vector<RankClock>& clocks) {
   Mean achieved, peak, idle, between, network, dead_rows;
   for (const RankClock& clock : clocks) {
-    idle.add((clock.communication + clock.data) / clock.step);
-    between.add(clock.idle / clock.step);
-    network.add(clock.communication / clock.step);
-    dead_rows.add(clock.dead_rows);
-    if (clock.flops > 0 && clock.setup.peak_flops > 0) {
+    const double communication = clock.mean(&TrainPoint::communication_seconds);
+    idle.add((communication + clock.mean(&TrainPoint::data_seconds)) / clock.step());
+    between.add(clock.mean(&TrainPoint::idle_seconds) / clock.step());
+    network.add(communication / clock.step());
+    dead_rows.add(clock.sum.rows > 0 ? std::min(1.0, clock.sum.dead_rows / clock.sum.rows) : kUnknown);
+    if (clock.sum.flops > 0 && clock.setup.peak_flops > 0) {
       achieved.add(clock.rate());
       peak.add(clock.setup.peak_flops);
       const double share = clock.rate() / clock.setup.peak_flops;
@@ -74,7 +50,7 @@ void add_clocks(Work& w, const std::vector<RankClock>& clocks) {
   w.between = between.value(), w.dead_rows = dead_rows.value();
 }
 
-void add_probes(Work& w, const RunData& run) {
+void add_probes(GpuWork& w, const RunData& run) {
   Mean power, limit, utilisation, clock, throttled, capped;
   for (const RankMetrics& metrics : run.ranks) {
     const ProbePoint probe = probed_in_steps(metrics);
@@ -96,15 +72,9 @@ void add_probes(Work& w, const RunData& run) {
   w.clock = clock.value(), w.throttled = throttled.value(), w.capped = capped.value();
 }
 
-// Busy at little power. Small kernels look the same, but their steps do not wait.
-bool spins(const Work& w) {
-  const bool waits = std::isfinite(w.idle) ? w.idle >= kWaiting : !(w.share() >= kSome);
-  return w.utilisation >= kBusy && w.power_share() < kLowPower && waits;
-}
-
-const char* label_of(const Work& w) {
+const char* label_of(const GpuWork& w) {
   const double share = w.share(), power = w.power_share();
-  if (spins(w) && !(share >= kGood)) {
+  if (w.spins() && !(share >= kGood)) {
     return "spinning";
   }
   if (std::isfinite(share)) {
@@ -116,66 +86,23 @@ const char* label_of(const Work& w) {
   return "empty";
 }
 
-std::string opening(const std::string& label, const Work& w) {
-  const std::string what = w.gpu ? "the GPUs" : "the CPU";
-  return label == "working"    ? "Yes"
-         : label == "partly"   ? "In part"
-         : label == "spinning" ? "No, " + what + " mostly wait in a spinning kernel"
-                               : "Hardly";
+}  // namespace
+
+// Small kernels are busy at little power too, but their steps do not wait.
+bool GpuWork::spins() const {
+  const bool waits = std::isfinite(idle) ? idle >= kWaiting : !(share() >= kSome);
+  return utilisation >= kBusy && power_share() < kLowPower && waits;
 }
 
-// No step is faster than its own products; where it seems so, they were measured while something else ran.
-bool exceeds_peak(const Work& w) { return w.share() > 1.03; }
-
-std::string arithmetic_text(const Work& w) {
-  if (!std::isfinite(w.share())) {
-    return "";
-  }
-  return exceeds_peak(w)
-             ? fmt::format(
-                   ": {} a rank, more than the {} that matrix products reached when the run began, so something "
-                   "else used the hardware then",
-                   flops_text(w.achieved), flops_text(w.peak))
-             : fmt::format(": {} a rank, {} of the {} that matrix products reach here", flops_text(w.achieved),
-                           percent_text(w.share()), flops_text(w.peak));
+GpuWork gpu_work_of(const RunData& run, const std::vector<RankClock>& clocks) {
+  GpuWork w{.many_ranks = ranks_of(run) > 1, .windows = clocks.empty() ? 0 : clocks.front().windows.size()};
+  add_clocks(w, clocks);
+  add_probes(w, run);
+  return w;
 }
 
-std::string power_text(const Work& w) {
-  if (!std::isfinite(w.power)) {
-    return "";
-  }
-  std::string text = fmt::format("; power {:.0f} W", w.power);
-  if (std::isfinite(w.power_limit)) {
-    text += fmt::format(" of {:.0f} W ({})", w.power_limit, percent_text(w.power_share()));
-    if (w.capped > kWorth && std::isfinite(w.clock)) {
-      text += fmt::format(", the limit that holds the clock down, to {:.0f} MHz in the mean", w.clock);
-    }
-  }
-  return text;
-}
-
-std::string warning_text(const Work& w) {
-  if (!(w.utilisation >= 0)) {
-    return "";
-  }
-  return spins(w) ? fmt::format(
-                        "; the \"utilisation\" of {:.0f} % at {:.0f} W is a kernel that spins while it waits, not work",
-                        w.utilisation, w.power)
-                  : fmt::format("; \"utilisation\" {:.0f} %, which says only that some kernel ran", w.utilisation);
-}
-
-std::string throttle_text(const Work& w) {
-  if (!(w.throttled > 0.01)) {
-    return "";
-  }
-  std::string reasons;
-  for (const std::string& reason : w.reasons) {
-    reasons += (reasons.empty() ? "" : "; ") + reason;
-  }
-  return fmt::format("; slowed down for heat or power {} of the time ({})", percent_text(w.throttled), reasons);
-}
-
-void add_figures(Verdict& v, const Work& w) {
+Verdict gpu_work(const GpuWork& w) {
+  Verdict v{.label = label_of(w)};
   v.add("achieved", w.achieved, "FLOP/s").add("peak", w.peak, "FLOP/s").add("share_of_peak", w.share());
   v.add("lowest_share_of_peak", w.lowest).add("lowest_rank", w.lowest_rank);
   v.add("idle_share", w.idle).add("network_share", w.waits_for_network).add("device_idle_share", w.between);
@@ -183,41 +110,9 @@ void add_figures(Verdict& v, const Work& w) {
   v.add("power", w.power, "W").add("power_limit", w.power_limit, "W").add("power_share", w.power_share());
   v.add("utilisation", w.utilisation, "%").add("sm_clock", w.clock, "MHz").add("throttled_share", w.throttled);
   v.add("power_capped_share", w.capped);
-}
-
-}  // namespace
-
-Verdict gpu_work(const RunData& run) {
-  const std::vector<RankClock> clocks = clocks_of(run);
-  Work w;
-  add_clocks(w, clocks);
-  add_probes(w, run);
-  Verdict v{.key = "gpu_work",
-            .question = w.gpu ? "Are the GPUs doing work?" : "Is the hardware doing work?",
-            .label = label_of(w),
-            .answer = ""};
-  add_figures(v, w);
-  if (v.label == "empty") {
-    v.answer =
-        "That cannot be said: neither the arithmetic of a step against the hardware's peak nor power is recorded.";
-    return v;
+  if (std::isfinite(w.share()) && !w.exceeds_peak()) {
+    v.confidence = confidence_by(w.windows);
   }
-  v.confidence = std::isfinite(w.share()) ? confidence_by(clocks.front().windows.size()) : Confidence::low;
-  if (exceeds_peak(w)) {
-    v.confidence = Confidence::low;
-  }
-  v.answer = opening(v.label, w) + arithmetic_text(w) + power_text(w);
-  if (std::isfinite(w.idle)) {
-    v.answer += fmt::format("; {} of a step waits for data{}", percent_text(w.idle),
-                            ranks_of(run) > 1 ? ", the network or other ranks" : "");
-  }
-  if (w.gpu && w.between > 0) {
-    v.answer += fmt::format(", and between two steps the GPU idles for {} of one", percent_text(w.between));
-  }
-  if (w.dead_rows >= kManyDeadRows) {
-    v.answer += fmt::format("; {} of the rows that it works through hold no token", percent_text(w.dead_rows));
-  }
-  v.answer += warning_text(w) + throttle_text(w) + ".";
   return v;
 }
 

@@ -1,15 +1,7 @@
-#include "observe/verdicts/network.h"
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "core/human.h"
-#include "core/units.h"
-#include "observe/verdicts/rank_clock.h"
-#include "observe/verdicts/traffic.h"
-#include "observe/verdicts/waits.h"
+#include "observe/verdicts/exchange.h"
 
 namespace tandem {
 
@@ -20,135 +12,56 @@ constexpr double kFull = 0.7;
 // The rate is known well enough to name the port when its two bounds are within this factor.
 constexpr double kSure = 1.5;
 
+Verdict of_one_rank(const Exchange& e) {
+  return {.label = "single", .confidence = e.clocks.empty() ? Confidence::low : Confidence::high};
+}
+
 const char* label_of(const Waits& w) {
-  const double share = w.exposed / w.step;
-  return share >= kWorth && w.exposed >= std::max(w.compute, w.data) ? "network_bound"
-         : share >= kWorth                                           ? "partly"
-         : w.others / w.step >= kWorth                               ? "slow_rank"
-                                                                     : "no";
+  if (w.exposed_share() >= kWorth) {
+    return w.exposed >= std::max(w.compute, w.data) ? "network_bound" : "partly";
+  }
+  return w.others_share() >= kWorth ? "slow_rank" : "no";
 }
 
-// With a share of the bytes: what was hidden behind compute still is.
-double exposed_with_share(const Waits& w, double share) {
-  const double hidden = w.transfer - w.exposed;
-  return std::max(w.transfer * share - hidden, 0.0);
+void add_bytes(Verdict& v, const Exchange& e) {
+  const RankClock& first = e.clocks.front();
+  v.add("sent_per_step", first.mean(&TrainPoint::sent_bytes), "B");
+  v.add("received_per_step", first.mean(&TrainPoint::received_bytes), "B");
+  v.add("planned_sent_per_step", first.setup.planned_sent_bytes, "B").add("sent_over_planned", e.sent_over_planned());
+  v.add("interface_payload_over_planned", e.link.payload_over_planned).add("dropped_packets", e.link.dropped);
 }
 
-// "it is a 100 Mbit port", as far as the rate while transferring, between `least` and `most` bytes a second, shows it.
-std::string port_text(Verdict& v, double least, double most, double stated_bits) {
-  const double port = port_speed(8 * least);
-  const bool sure = most / least < kSure && 8 * most >= kFull * port;
-  if (sure) {
-    v.add("port_bits", port, "bit/s");
+void add_link(Verdict& v, const Exchange& e) {
+  const double rate = e.link.bytes_per_second;
+  v.add("rate", rate, "B/s").add("rate_bits", 8 * rate, "bit/s").add("link_bits", e.link.stated_bits, "bit/s");
+  v.add("link_share", e.link.stated_share());
+  v.add("transfer_rate", e.waits.measured ? e.transfer_rate() : kUnknown, "B/s");
+  if (v.label == "network_bound" && std::isfinite(port_of(e))) {
+    v.add("port_bits", port_of(e), "bit/s");
   }
-  const std::string name = fmt::format("{:g} {} port", port / (port < 1e9 ? 1e6 : 1e9), port < 1e9 ? "Mbit" : "Gbit");
-  if (!(stated_bits > 0)) {
-    return sure ? ": it is a " + name : "";
-  }
-  return fmt::format("{}, though its driver states {}: something on the way or in the hosts is slower",
-                     sure ? ": no more than a " + name : "", bits_text(stated_bits));
 }
 
-// "this link moves 12.0 MB/s (96.0 Mbit/s): it is a 100 Mbit port"
-std::string link_text(Verdict& v, const Waits& w, const LinkTraffic& link) {
-  const double mean = link.bytes_per_second, most = mean * w.step / std::max(w.transfer, 1e-9);
-  v.add("rate", mean, "B/s").add("rate_bits", 8 * mean, "bit/s").add("link_bits", link.stated_bits, "bit/s");
-  v.add("link_share", 8 * mean / link.stated_bits).add("transfer_rate", w.measured ? most : kUnknown, "B/s");
-  if (!(mean > 0)) {
-    return "";
+void add_what_if(Verdict& v, const Exchange& e) {
+  const double infinite = e.waits.step_without_network(), bf16 = e.bf16_step();
+  v.add("step_infinite_network", infinite, "s").add("speedup_infinite_network", e.waits.step / infinite);
+  if (!std::isnan(bf16)) {
+    v.add("step_bf16", bf16, "s").add("speedup_bf16", e.waits.step / bf16);
   }
-  const std::string together = link.ranks > 1 ? fmt::format(" ({} ranks together)", link.ranks) : "";
-  const std::string headers = link.with_headers ? " with headers" + together : "";
-  const std::string against = link.stated_bits > 0
-                                  ? fmt::format(", {} of the {} that its driver states",
-                                                percent_text(8 * mean / link.stated_bits), bits_text(link.stated_bits))
-                                  : "";
-  if (link.one_host) {
-    return fmt::format("; all ranks are on one host, so this is the exchange within it and no cable, on average {}{}",
-                       rate_text(mean), headers);
-  }
-  if (v.label != "network_bound") {
-    return fmt::format("; on average {}{} go each way{}", rate_text(mean), headers, against);
-  }
-  if (8 * most >= kFull * link.stated_bits && 8 * mean <= 1.05 * link.stated_bits) {
-    return fmt::format("; this link moves {}{}{}: it is full", rate_text(mean), headers, against);
-  }
-  const double least = w.measured ? most : mean;
-  return fmt::format("; {}this link moves {}{}{}", w.measured ? "" : "on average ", rate_text(least), headers,
-                     port_text(v, least, most, link.stated_bits));
-}
-
-// Bytes a step against the plan, counted by the program and by the interface.
-std::string bytes_text(Verdict& v, const std::vector<RankClock>& clocks, const LinkTraffic& link) {
-  const RankClock& first = clocks.front();
-  v.add("sent_per_step", first.sent, "B").add("received_per_step", first.received, "B");
-  const double planned = first.setup.planned_sent_bytes;
-  v.add("planned_sent_per_step", planned, "B").add("sent_over_planned", planned > 0 ? first.sent / planned : kUnknown);
-  v.add("interface_payload_over_planned", link.payload_over_planned).add("dropped_packets", link.dropped);
-  if (!(first.sent > 0)) {
-    return "";
-  }
-  const double off = planned > 0 ? first.sent / planned - 1 : kUnknown;
-  const std::string plan = std::isnan(off)          ? ""
-                           : std::fabs(off) <= 0.01 ? ", as planned"
-                                                    : fmt::format(", {:+.1f} % against the plan", 100 * off);
-  const std::string drops =
-      link.dropped > 0 ? fmt::format("; {} packets were dropped", grouped(static_cast<int64_t>(link.dropped))) : "";
-  const std::string others =
-      link.payload_over_planned > 1 + kWorth
-          ? fmt::format("; the interface sends {:.2g} times that: others use it too", link.payload_over_planned)
-          : "";
-  return fmt::format("; {} sends {} a step{}{}{}", first.name(), human_bytes(first.sent), plan, others, drops);
-}
-
-// Of the bytes of a step, if gradients were bf16. f64 come back as f32; with a sharded optimizer weights do, in f32.
-double bf16_share(const SetupPoint& setup) {
-  const double back = setup.sharded > 0 ? 4 : 2;
-  return setup.wire == "f32" ? (2 + back) / 8 : setup.wire == "f64" ? (2 + back) / 12 : kUnknown;
-}
-
-std::string what_if_text(Verdict& v, const Waits& w, const SetupPoint& setup) {
-  const double infinite = w.step - w.exposed;
-  v.add("step_infinite_network", infinite, "s").add("speedup_infinite_network", w.step / infinite);
-  std::string text = fmt::format("; with an infinitely fast network a step would take {} ({:.3g} times as fast)",
-                                 seconds_text(infinite), w.step / infinite);
-  if (const double share = bf16_share(setup); share > 0) {
-    const double less = infinite + exposed_with_share(w, share);
-    v.add("step_bf16", less, "s").add("speedup_bf16", w.step / less);
-    text += fmt::format(", with bf16 on the wire {}{} ({:.3g} times)", w.measured ? "" : "at most ", seconds_text(less),
-                        w.step / less);
-  }
-  return text;
-}
-
-std::string opening(const std::string& label, const Waits& w) {
-  const std::string waiting =
-      fmt::format("waiting for the network takes {} of a step ({} of {})", percent_text(w.exposed / w.step),
-                  seconds_text(w.exposed), seconds_text(w.step));
-  return label == "network_bound" ? "Yes: " + waiting
-         : label == "partly"      ? "In part: " + waiting
-         : label == "slow_rank"   ? fmt::format("No: {}; ranks wait {} of a step on average for a slower one", waiting,
-                                                percent_text(w.others / w.step))
-                                  : "No: " + waiting;
-}
-
-bool too_little(Verdict& v, const RunData& run, const std::vector<RankClock>& clocks) {
-  if (ranks_of(run) <= 1) {
-    v.label = "single";
-    v.confidence = clocks.empty() ? Confidence::low : Confidence::high;
-    v.answer = "No: the run has one rank, so its steps use no network.";
-    return true;
-  }
-  const bool measured = std::any_of(clocks.begin(), clocks.end(), [](const RankClock& c) {
-    return c.step > 0 && (c.communication > 0 || c.sent > 0);
-  });
-  if (!measured) {
-    v.answer = "That cannot be said yet: no step with its communication is recorded.";
-  }
-  return !measured;
 }
 
 }  // namespace
+
+bool link_is_full(const Exchange& e) {
+  return 8 * e.transfer_rate() >= kFull * e.link.stated_bits &&
+         8 * e.link.bytes_per_second <= 1.05 * e.link.stated_bits;
+}
+
+double port_of(const Exchange& e) {
+  const double most = e.transfer_rate(), least = e.waits.measured ? most : e.link.bytes_per_second;
+  const double port = port_speed(8 * least);
+  const bool shown = least > 0 && !e.link.one_host && !link_is_full(e);
+  return shown && most / least < kSure && 8 * most >= kFull * port ? port : kUnknown;
+}
 
 double port_speed(double bits_per_second) {
   for (const double speed : {10e6, 100e6, 1e9, 2.5e9, 5e9, 10e9, 25e9, 40e9, 50e9, 100e9, 200e9, 400e9}) {
@@ -159,25 +72,74 @@ double port_speed(double bits_per_second) {
   return kUnknown;
 }
 
-Verdict network(const RunData& run) {
-  Verdict v{.key = "network", .question = "Is the network the bottleneck?", .label = "empty", .answer = ""};
-  const std::vector<RankClock> clocks = clocks_of(run);
-  if (too_little(v, run, clocks)) {
-    return v;
+Verdict network(const Exchange& e) {
+  if (e.ranks <= 1) {
+    return of_one_rank(e);
   }
-  const Waits w = waits_of(clocks);
-  v.label = label_of(w);
-  v.confidence = confidence_by(clocks.front().windows.size());
-  if (static_cast<int>(clocks.size()) < ranks_of(run)) {
+  if (!e.measured()) {
+    return {.label = "empty"};
+  }
+  Verdict v{.label = label_of(e.waits), .confidence = confidence_by(e.clocks.front().windows.size())};
+  if (!e.all_read()) {
     v.confidence = Confidence::low;  // the ranks that were not read may be the ones that all wait for
   }
-  v.add("ranks", ranks_of(run)).add("step", w.step, "s").add("exposed", w.exposed, "s");
-  v.add("exposed_share", w.exposed / w.step).add("waiting_for_ranks_share", w.others / w.step);
-  v.add("transfer", w.measured ? w.transfer : kUnknown, "s");
-  const LinkTraffic link = link_traffic(run, clocks);
-  v.answer = opening(v.label, w) + link_text(v, w, link) + bytes_text(v, clocks, link);
-  v.answer += w.exposed / w.step >= 0.01 && w.exposed < w.step ? what_if_text(v, w, clocks.front().setup) : "";
-  v.answer += ".";
+  v.add("ranks", e.ranks).add("step", e.waits.step, "s").add("exposed", e.waits.exposed, "s");
+  v.add("exposed_share", e.waits.exposed_share()).add("waiting_for_ranks_share", e.waits.others_share());
+  v.add("transfer", e.waits.measured ? e.waits.transfer : kUnknown, "s");
+  add_bytes(v, e);
+  add_link(v, e);
+  if (e.worth_what_if()) {
+    add_what_if(v, e);
+  }
+  return v;
+}
+
+Verdict step_and_network(const Exchange& e) {
+  if (e.ranks <= 1) {
+    return of_one_rank(e);
+  }
+  if (e.clocks.empty() || !(e.clocks.front().sum.sent_bytes > 0)) {
+    return {.label = "empty"};
+  }
+  if (e.together.windows < kFewestWindowsTogether) {
+    return {.label = "too_early"};
+  }
+  const RankClock& clock = e.clocks.front();
+  const WaitAndStep& together = e.together;
+  const double exposed = e.waits.exposed_share(), sent = clock.mean(&TrainPoint::sent_bytes),
+               rate = sent / clock.step();
+  Verdict v{.label = exposed >= kWorth ? "network_sets_the_pace" : "steps_set_the_rate",
+            .confidence = confidence_by(clock.windows.size())};
+  v.add("bytes_per_step", sent, "B").add("bytes_per_step_spread", together.bytes_spread).add("rate", rate, "B/s");
+  v.add("rate_bits", 8 * rate, "bit/s").add("step", clock.step(), "s").add("exposed_share", exposed);
+  v.add("wait_and_step_correlation", together.correlation);
+  v.add("rate_and_step_correlation", together.rate_correlation);
+  if (std::isfinite(together.correlation)) {
+    v.add("step_seconds_per_wait_second", together.fit.slope);
+    v.add("slope_low", together.fit.lower).add("slope_high", together.fit.upper);
+  }
+  return v;
+}
+
+Verdict slow_rank(const Exchange& e) {
+  if (e.ranks <= 1) {
+    return of_one_rank(e);
+  }
+  if (e.clocks.size() < 2) {
+    return {.label = "empty"};
+  }
+  if (e.fewest_windows < kFewestWindows) {
+    return {.label = "too_early"};
+  }
+  const SlowestRank& slow = e.slowest;
+  const double lost = slow.excess() / slow.step;
+  const bool beyond = lost >= kWorth && slow.excess() > student_t_995(static_cast<int>(slow.windows) - 1) * slow.noise;
+  Verdict v{.label = beyond ? "slow_rank" : "even", .confidence = confidence_by(slow.windows)};
+  if (!e.all_read() && !beyond) {
+    v.confidence = Confidence::low;  // another may be the one
+  }
+  v.add("slowest_rank", slow.rank).add("slowest_own", slow.own, "s").add("median_own_of_others", slow.others, "s");
+  v.add("lost_per_step", slow.excess(), "s").add("lost_share", lost).add("step", slow.step, "s");
   return v;
 }
 

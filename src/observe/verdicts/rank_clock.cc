@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <span>
 
@@ -69,26 +68,13 @@ std::vector<RankClock> clocks_of(const RunData& run) {
   std::vector<RankClock> clocks;
   for (const RankMetrics& metrics : run.ranks) {
     RankClock clock{.rank = metrics.rank, .setup = setup_of(metrics), .windows = windows_of(metrics)};
-    TrainPoint sum;
     for (const TrainPoint& point : clock.windows) {
-      sum = merged(sum, point);
+      clock.sum = merged(clock.sum, point);
     }
-    if (!(sum.steps > 0)) {
-      continue;
+    if (clock.sum.steps > 0) {
+      clock.probe = probed(metrics);
+      clocks.push_back(std::move(clock));
     }
-    clock.steps = sum.steps;
-    clock.pauses = sum.validation_seconds + sum.checkpoint_seconds;
-    clock.step = sum.step_seconds() / sum.steps;
-    clock.compute = sum.compute_seconds / sum.steps;
-    clock.communication = sum.communication_seconds / sum.steps;
-    clock.transfer = sum.transfer_seconds / sum.steps;
-    clock.data = sum.data_seconds / sum.steps;
-    clock.idle = sum.idle_seconds / sum.steps;
-    clock.sent = sum.sent_bytes / sum.steps;
-    clock.received = sum.received_bytes / sum.steps;
-    clock.flops = sum.flops / sum.steps;
-    clock.dead_rows = sum.rows > 0 ? std::min(1.0, sum.dead_rows / sum.rows) : kUnknown;
-    clocks.push_back(std::move(clock));
   }
   return clocks;
 }
@@ -126,10 +112,6 @@ ProbePoint probed_in_steps(const RankMetrics& metrics) {
     }
   }
   return in_steps.seconds > kFew * all.seconds ? in_steps : all;
-}
-
-Confidence confidence_by(size_t windows) {
-  return windows >= 20 ? Confidence::high : windows >= 5 ? Confidence::medium : Confidence::low;
 }
 
 }  // namespace tandem

@@ -135,6 +135,12 @@ double deviation(std::span<const double> values) {
   return std::sqrt(sum_of_squares(centred(values)) / static_cast<double>(values.size() - 1));
 }
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
 double weighted_quantile(std::vector<std::pair<double, double>> values_and_weights, double share) {
   std::sort(values_and_weights.begin(), values_and_weights.end());
   double all = 0;

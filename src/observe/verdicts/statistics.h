@@ -16,6 +16,8 @@ double student_t_995(int freedom);
 double mean(std::span<const double> values);
 double deviation(std::span<const double> values);  // of a sample; 0 for fewer than two
 
+double median(std::vector<double> values);  // wants one
+
 // Quantile `share` (0 to 1) of values that count `weights` times.
 double weighted_quantile(std::vector<std::pair<double, double>> values_and_weights, double share);
 

@@ -1,7 +1,8 @@
-// The answer to one question about a run: a sentence, how sure it is, and the numbers behind it.
+// The answer to one question about a run: a label, how sure it is, and the numbers behind it.
 //
-// Verdicts are pure functions of what was read (observe/run_reader.h) and what was planned. A threshold is a statistic
-// (a standard error, a quantile of Student's t) or stands beside its reason.
+// Verdicts are pure functions of facts, which are computed once from what was read (observe/run_reader.h) and what was
+// planned. Their sentences are made by report/sentences. A threshold is a statistic (a standard error, a quantile of
+// Student's t) or stands beside its reason.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,22 @@
 #include <string>
 #include <vector>
 
+#include "observe/run_points.h"
+
 namespace tandem {
 
 enum class Confidence : uint8_t { low, medium, high };
-const char* name_of(Confidence confidence);
+
+inline const char* name_of(Confidence confidence) {
+  return confidence == Confidence::high ? "high" : confidence == Confidence::medium ? "medium" : "low";
+}
+
+// By a number of measurements: 20 give high, 5 medium.
+inline Confidence confidence_by(size_t measurements) {
+  return measurements >= 20 ? Confidence::high : measurements >= 5 ? Confidence::medium : Confidence::low;
+}
+
+constexpr double kWorth = 0.1;  // worth a word: a tenth of the time is what a user could win back
 
 struct Figure {
   std::string name;  // snake_case
@@ -21,10 +34,7 @@ struct Figure {
 };
 
 struct Verdict {
-  std::string key;       // "how_long"
-  std::string question;  // "How long does it take?"
-  std::string label;     // the answer for machines, one of a few words a question
-  std::string answer;    // one sentence
+  std::string label;  // one of a few words for each question
   Confidence confidence = Confidence::low;
   std::vector<Figure> figures{};
 
@@ -32,7 +42,6 @@ struct Verdict {
     figures.push_back({std::move(name), value, std::move(unit)});
     return *this;
   }
-  double figure(const std::string& name) const;  // NaN when absent
 };
 
 // What the config says. 0 = not set or not known.

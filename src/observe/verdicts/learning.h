@@ -1,0 +1,90 @@
+// How well the model learns: its losses and scores, its numbers that are not finite, its learning rate.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "observe/verdicts/duration.h"
+#include "observe/verdicts/trend.h"
+#include "observe/verdicts/verdict.h"
+
+namespace tandem {
+
+// Skipped steps, rollbacks and losses that are not finite.
+struct Finiteness {
+  bool recorded = false;  // there is a training step or an event
+  int64_t last_step = 0;
+  double steps = 0, skipped = 0, rollbacks = 0;
+  double unfinite = 0;  // train records with a loss that is not finite
+  // The step since which every loss is not finite, up to the newest train record or validation, or every step is
+  // skipped.
+  std::optional<int64_t> diverged_since{};
+  double skipped_share() const { return steps > 0 ? skipped / steps : 0; }
+};
+Finiteness finiteness_of(const RankMetrics& metrics);
+
+// What more training would bring, if it goes on as it went.
+struct Outlook {
+  double steps = 0;  // an hour's, or as many as the trend was seen over; below 1: nothing can be said
+  double seconds = 0;
+  struct Rates {  // learning rates by the plan
+    double seen = 0, ahead = 0;
+    bool falls() const { return ahead < seen / 2; }
+  };
+  std::optional<Rates> rates{};
+};
+
+// Validation NLL and BLEU, and NLL against that of a fixed training sample, both in evaluation mode.
+struct Learning {
+  size_t validations = 0;
+  std::optional<int64_t> diverged_since{};
+  ValidationSeries nll{}, bleu{};
+  // None: fewer than kFewestValidations, or a score that is always the same.
+  std::optional<Trend> nll_trend{}, bleu_trend{};
+  bool past_best = false;      // NLL rose beyond its noise since its best
+  bool ever_fell = true;       // validation or training NLL fell beyond its noise since the start
+  Outlook outlook{};           // of the trends
+  double training = kUnknown;  // newest NLL of training, in training mode
+
+  ValidationSeries valid{}, sample{};  // NLL of validation and training sample, where both are measured
+  size_t best = 0;                     // index of the lowest of `valid`
+  // For the rest there are kFewestValidations.
+  Trend valid_trend{}, sample_trend{};
+  Rise valid_rise{}, sample_rise{};  // since the best
+  bool bleu_risen = false;           // since the best
+
+  double gap_at(size_t i) const { return valid.y[i] - sample.y[i]; }
+  const Trend& first_trend() const { return nll_trend ? *nll_trend : *bleu_trend; }
+  bool shifted() const { return (nll_trend && nll_trend->shift != 0) || (bleu_trend && bleu_trend->shift != 0); }
+};
+Learning learning_of(const RankMetrics& metrics, const RunPlan& plan, const Pace& pace);
+
+// The learning rate of the newest record, the highest one, and what the plan says to the newest.
+struct RateCourse {
+  std::string schedule;  // of the plan
+  bool recorded = false;
+  int64_t step = 0, highest_step = 0;
+  double rate = kUnknown, highest = kUnknown, planned = kUnknown;
+  double over_planned() const { return rate / planned; }
+};
+RateCourse rate_course_of(const RankMetrics& metrics, const RunPlan& plan);
+
+// Is the model fully trained? By the slope of validation NLL and BLEU against their noise, never by a step count.
+// Labels: still_improving, unclear (perhaps improving), flat, worsening, mixed (NLL and BLEU disagree), not_learning,
+// diverged, too_early (fewer than 5 validations), no_validation.
+Verdict trained_enough(const Learning& learning);
+
+// Does the model overfit? That is validation that worsens beyond its noise while the training sample does not. A gap
+// alone is not it (a model knows what it has seen), nor is a flat curve, nor a training loss above the evaluation loss
+// (dropout is on in one and off in the other).
+// Labels: no, overfitting, both_worsen (that is divergence), diverged, no_sample (the training sample is not measured),
+// too_early (fewer than 5 validations).
+Verdict overfitting(const Learning& learning);
+
+// Labels: none, skipped, rolled_back, diverged (the newest losses are not finite), empty.
+Verdict nonfinite(const Finiteness& finiteness);
+
+// Labels: as_planned, lowered (the applied rate is below the formula's: rollbacks), differs, no_plan, empty.
+Verdict learning_rate_explained(const RateCourse& course);
+
+}  // namespace tandem

@@ -1,0 +1,26 @@
+// One question about a run, answered from the run's data.
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "observe/figure_of.h"
+#include "report/answers.h"
+
+namespace tandem::testing {
+
+struct Asked {
+  std::string label, answer;
+  Confidence confidence = Confidence::low;
+  Verdict verdict;
+  double figure(const std::string& name) const { return figure_of(verdict, name); }
+};
+
+inline Asked ask(const std::string& key, const RunData& run, const RunPlan& plan = {},
+                 const CheckpointFacts& checkpoint = {}, double now = 0, double price = 0) {
+  const std::vector<Answer> answers = answers_to(facts_of(run, plan, checkpoint, now, price));
+  const Answer& answer = *std::find_if(answers.begin(), answers.end(), [&](const Answer& a) { return a.key == key; });
+  return {answer.verdict.label, answer.text, answer.verdict.confidence, answer.verdict};
+}
+
+}  // namespace tandem::testing
