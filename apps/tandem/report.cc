@@ -10,7 +10,7 @@
 #include "report/json.h"
 #include "report/readable.h"
 #include "report/write_reports.h"
-#include "train/run_report.h"
+#include "train/read_report.h"
 
 namespace tandem::cli {
 

@@ -20,7 +20,7 @@
 #include "report/watch_server.h"
 #include "report/watch_text.h"
 #include "report/watched_runs.h"
-#include "train/run_report.h"
+#include "train/read_report.h"
 
 namespace tandem::cli {
 

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "observe/run_reader_line.h"
+#include "observe/metrics_line.h"
 #include "observe/segments.h"
 #include "observe/thinning.h"
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <limits>
 
-#include "observe/run_reader_line.h"
+#include "observe/metrics_line.h"
 #include "observe/run_reader_points.h"
 #include "observe/segments.h"
 

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "observe/run_points.h"
+#include "observe/fields.h"
 
 namespace tandem {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "observe/run_points.h"
-#include "observe/run_reader_line.h"
+#include "observe/fields.h"
+#include "observe/metrics_line.h"
 
 namespace tandem {
 

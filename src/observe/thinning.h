@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "observe/metrics.h"
-#include "observe/run_reader_line.h"
+#include "observe/metrics_line.h"
 
 namespace tandem {
 

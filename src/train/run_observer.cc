@@ -1,8 +1,8 @@
 #include "train/run_observer.h"
 
 #include "core/log.h"
+#include "train/read_report.h"
 #include "train/reporting.h"
-#include "train/run_report.h"
 
 namespace tandem {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "observe/run_points.h"
+#include "observe/fields.h"
 
 namespace tandem {
 

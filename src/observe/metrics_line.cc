@@ -1,4 +1,4 @@
-#include "observe/run_reader_line.h"
+#include "observe/metrics_line.h"
 
 #include <algorithm>
 #include <charconv>

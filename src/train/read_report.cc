@@ -1,4 +1,4 @@
-#include "train/run_report.h"
+#include "train/read_report.h"
 
 #include <algorithm>
 #include <span>
