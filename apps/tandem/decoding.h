@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli.h"
-#include "decode/translator.h"
+#include "decode/line_translator.h"
 #include "store/model_loader.h"
 
 namespace tandem::cli {
@@ -33,7 +33,7 @@ struct LoadedTranslator {
   std::unique_ptr<Backend> backend;
   InferenceModel model;
   BatchDecoder decoder;
-  Translator translator;
+  LineTranslator translator;
 };
 
 Precision precision_of(const std::string& name);  // auto, f32 or bf16

@@ -41,8 +41,8 @@ std::string formatted(const std::vector<Translation>& translations, int64_t line
   return text;
 }
 
-StreamSummary translate_stream(Translator& translator, const NextLine& next_line, int64_t window, OutputFormat format,
-                               const std::function<void(std::string_view)>& write) {
+StreamSummary translate_stream(LineTranslator& translator, const NextLine& next_line, int64_t window,
+                               OutputFormat format, const std::function<void(std::string_view)>& write) {
   const Stopwatch watch;
   const int64_t pieces_before = translator.output_pieces();
   StreamSummary summary;

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "decode/translator.h"
+#include "decode/line_translator.h"
 
 namespace tandem {
 
@@ -23,7 +23,7 @@ struct StreamSummary {
 
 // Reads windows of at most `window` lines (and some megabytes), so that batches can be made of sentences of similar
 // length, and hands each window's output to `write`. `next_line` gives the next line without its end; false = no more.
-StreamSummary translate_stream(Translator& translator, const std::function<bool(std::string&)>& next_line,
+StreamSummary translate_stream(LineTranslator& translator, const std::function<bool(std::string&)>& next_line,
                                int64_t window, OutputFormat format, const std::function<void(std::string_view)>& write);
 
 // The lines of one translated line, each with its line end. `line` counts from 1.

@@ -7,7 +7,7 @@
 
 #include "core/log.h"
 #include "core/philox.h"
-#include "decode/translator.h"
+#include "decode/line_translator.h"
 #include "text/chrf.h"
 
 namespace tandem {
@@ -121,7 +121,7 @@ void Validator::translate(ValidationResult& result, const Weights& weights, cons
   options.decode = {.beam = config_.beam, .alpha = config_.alpha};
   options.threads = threads_;
   options.before_batch = between;
-  Translator translator(decoder, data_.subwords(Side::source), data_.subwords(Side::target), options);
+  LineTranslator translator(decoder, data_.subwords(Side::source), data_.subwords(Side::target), options);
   const std::vector<std::string> translations =
       gather_lines(run_, translator.translate_best(part_of(text_.source, run_)));
   result.bleu = corpus_bleu_with_interval(translations, {text_.target});

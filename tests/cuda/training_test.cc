@@ -11,7 +11,7 @@
 #include "cuda/device.h"
 #include "data/demo_corpus.h"
 #include "data/prepare.h"
-#include "decode/translator.h"
+#include "decode/line_translator.h"
 #include "store/model_loader.h"
 #include "temporary_directory.h"
 #include "train/trainer.h"
@@ -232,7 +232,7 @@ TEST_F(CudaTraining, TranslatesAsTheCpuDoes) {
   const auto translations = [&](Backend& backend, DType compute) {
     InferenceModel model(backend, directory_ / "run", compute);
     BatchDecoder decoder(backend, model.model(), model.weights());
-    Translator translator(decoder, model.subwords(Side::source), model.subwords(Side::target), {});
+    LineTranslator translator(decoder, model.subwords(Side::source), model.subwords(Side::target), {});
     return translator.translate_best(lines_);
   };
   const auto on_gpu = translations(*gpu(), DType::bf16), on_cpu = translations(cpu(), DType::f32);

@@ -1,4 +1,4 @@
-#include "decode/translator.h"
+#include "decode/line_translator.h"
 
 #include <algorithm>
 #include <numeric>
@@ -10,7 +10,7 @@
 namespace tandem {
 
 // A line, or a part of one, as the model reads it.
-struct Translator::Segment {
+struct LineTranslator::Segment {
   size_t line = 0;
   std::vector<int32_t> ids;
   std::vector<Hypothesis> hypotheses;
@@ -57,8 +57,8 @@ void check(const TranslateOptions& options) {
           options.batch);
 }
 
-Translator::Translator(BatchDecoder& decoder, const Subwords& source, const Subwords& target,
-                       const TranslateOptions& options)
+LineTranslator::LineTranslator(BatchDecoder& decoder, const Subwords& source, const Subwords& target,
+                               const TranslateOptions& options)
     : decoder_(decoder), source_(source), target_(target), options_(options), threads_(options.threads) {
   check(options);
   const int64_t usual = decoder.usual_sentences();
@@ -66,7 +66,8 @@ Translator::Translator(BatchDecoder& decoder, const Subwords& source, const Subw
   options_.batch_tokens = options.batch_tokens > 0 ? options.batch_tokens : 64 * std::max(usual, options_.batch);
 }
 
-std::vector<Translator::Segment> Translator::segments_of(std::span<const std::string> lines, int64_t first_line) const {
+std::vector<LineTranslator::Segment> LineTranslator::segments_of(std::span<const std::string> lines,
+                                                                 int64_t first_line) const {
   const int64_t limit = decoder_.longest_source();
   const auto encode = [this](std::string_view text) {
     std::vector<int32_t> ids;
@@ -99,7 +100,7 @@ std::vector<Translator::Segment> Translator::segments_of(std::span<const std::st
   return segments;
 }
 
-void Translator::decode(std::vector<Segment>& segments) {
+void LineTranslator::decode(std::vector<Segment>& segments) {
   std::vector<size_t> order(segments.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -142,7 +143,7 @@ void Translator::decode(std::vector<Segment>& segments) {
   log::status("");
 }
 
-std::vector<Translation> Translator::translations_of(std::span<const Segment> segments) const {
+std::vector<Translation> LineTranslator::translations_of(std::span<const Segment> segments) const {
   std::vector<Translation> translations;
   if (segments.size() == 1) {
     for (const Hypothesis& hypothesis : segments[0].hypotheses) {
@@ -161,7 +162,8 @@ std::vector<Translation> Translator::translations_of(std::span<const Segment> se
   return {joined};
 }
 
-std::vector<std::vector<Translation>> Translator::translate(std::span<const std::string> lines, int64_t first_line) {
+std::vector<std::vector<Translation>> LineTranslator::translate(std::span<const std::string> lines,
+                                                                int64_t first_line) {
   std::vector<Segment> segments = segments_of(lines, first_line);
   decode(segments);
   std::vector<std::span<const Segment>> parts;  // of each line
@@ -181,7 +183,7 @@ std::vector<std::vector<Translation>> Translator::translate(std::span<const std:
   return result;
 }
 
-std::vector<std::string> Translator::translate_best(std::span<const std::string> lines) {
+std::vector<std::string> LineTranslator::translate_best(std::span<const std::string> lines) {
   std::vector<std::string> best;
   for (std::vector<Translation>& translations : translate(lines)) {
     best.push_back(std::move(translations.front().text));

@@ -32,10 +32,11 @@ struct Translation {
   double log_probability = 0;
 };
 
-class Translator {
+class LineTranslator {
  public:
   // Everything given must outlive the translator.
-  Translator(BatchDecoder& decoder, const Subwords& source, const Subwords& target, const TranslateOptions& options);
+  LineTranslator(BatchDecoder& decoder, const Subwords& source, const Subwords& target,
+                 const TranslateOptions& options);
 
   // For each line its n best translations, at least one. A line without text has one empty translation. A line that is
   // longer than the model's limit is translated in parts, with a warning that names its number (the first line is

@@ -1,6 +1,6 @@
 // Lines in, lines out: order, empty and too long lines, n-best, windows. The model is random; what is checked is that
 // every line gets its own translation.
-#include "decode/translator.h"
+#include "decode/line_translator.h"
 
 #include <gtest/gtest.h>
 #include <sentencepiece_trainer.h>
@@ -74,7 +74,7 @@ class TranslatorTest : public ::testing::Test {
     return {view, view};
   }
 
-  Translator translator(const TranslateOptions& options) { return {decoder, subwords, subwords, options}; }
+  LineTranslator translator(const TranslateOptions& options) { return {decoder, subwords, subwords, options}; }
 
   static TranslateOptions options(int n_best = 1, int64_t batch = 64) {
     TranslateOptions result;
@@ -163,7 +163,7 @@ TEST_F(TranslatorTest, StreamsInWindowsKeepOrderAndNumbers) {
     };
     std::string output;
     int writes = 0;
-    Translator subject = translator(options());
+    LineTranslator subject = translator(options());
     const StreamSummary summary = translate_stream(subject, next_line, window, OutputFormat::text,
                                                    [&](std::string_view text) { output += text, ++writes; });
     std::string joined;
@@ -223,7 +223,7 @@ TEST_F(TranslatorTest, DecodesFewerSentencesWhereMemoryIsShort) {
   SmallMemory small(*backend, 3 << 20);
   Transformer same(small, config());
   BatchDecoder short_of_memory(small, same, weights());
-  Translator careful(short_of_memory, subwords, subwords, options(1, 600));
+  LineTranslator careful(short_of_memory, subwords, subwords, options(1, 600));
   EXPECT_EQ(careful.translate_best(lines), expected);
   EXPECT_GT(small.refusals, 0);
   EXPECT_LT(careful.batch(), 600);
@@ -232,7 +232,7 @@ TEST_F(TranslatorTest, DecodesFewerSentencesWhereMemoryIsShort) {
   SmallMemory none(*backend, 1000 << 10);  // not even an arena's smallest piece
   Transformer nothing(none, config());
   BatchDecoder without(none, nothing, weights());
-  Translator fails(without, subwords, subwords, options());
+  LineTranslator fails(without, subwords, subwords, options());
   EXPECT_THROW(fails.translate_best(lines), OutOfMemory);
 }
 
