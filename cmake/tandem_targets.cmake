@@ -9,8 +9,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(tandem_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3>)
 endif()
 
-# tandem_library(name LIBS ... SOURCES ... WITHOUT ...): the folder's .cc files as one target. Only the named libraries can be reached, so an
-# arrow that the design does not have does not link.
+# tandem_library(name LIBS ... SOURCES ... WITHOUT ...): the folder's .cc files as one target. Only the named libraries can
+# be reached, so a forbidden dependency fails to link. The objects serve the program and libtandem.so alike: they are
+# position-independent, and hidden symbols keep them as fast as those of a program alone.
 function(tandem_library name)
   cmake_parse_arguments(ARG "" "" "LIBS;SOURCES;WITHOUT" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${ARG_SOURCES})
@@ -19,11 +20,13 @@ function(tandem_library name)
   endif()
   if(sources)
     add_library(${name} STATIC ${sources})
-    target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+    set_target_properties(${name} PROPERTIES
+      POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden)
+    target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
     target_link_libraries(${name} PUBLIC ${ARG_LIBS} PRIVATE tandem_flags)
   else()
     add_library(${name} INTERFACE)
-    target_include_directories(${name} INTERFACE ${CMAKE_SOURCE_DIR}/src)
+    target_include_directories(${name} INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
     target_link_libraries(${name} INTERFACE ${ARG_LIBS})
   endif()
 endfunction()

@@ -82,8 +82,8 @@ Json to_json(const Inspected& part, bool tensors) {
     json["metrics_step"] = part.state->metrics_step;
     json["metrics"] = part.state->metrics;
   }
-  if (part.config) {
-    json["model"] = describe(part.config->model);
+  if (part.model) {
+    json["model"] = describe(*part.model);
   }
   for (const InspectedFile& file : part.files) {
     Json entry = {{"name", file.file.name},
@@ -130,8 +130,8 @@ void print_facts(const Inspected& part) {
       fmt::print("  validation at step {}: {}\n", grouped(s.metrics_step), metrics_text(s));
     }
   }
-  if (part.config) {
-    fmt::print("  model: {}; {} parameters\n", describe(part.config->model), grouped(part.parameters));
+  if (part.model) {
+    fmt::print("  model: {}; {} parameters\n", describe(*part.model), grouped(part.parameters));
   }
 }
 

@@ -1,4 +1,4 @@
-// The project's one exception type, and the check that throws it.
+// The check that throws the project's one exception, tandem::Error.
 //
 // A message is one line that states what is wrong, where (the file, the line, the two sizes) and what to do. Only main
 // catches it: it prints the message and returns 1.
@@ -6,16 +6,12 @@
 
 #include <fmt/core.h>
 
-#include <stdexcept>
 #include <string>
 #include <utility>
 
-namespace tandem {
+#include "tandem/error.h"
 
-class Error : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+namespace tandem {
 
 // A signal asked the program to stop and everything is in order; main exits with 128 + signal.
 class Interrupted : public Error {

@@ -22,6 +22,7 @@ std::ofstream file;
 std::string unfiled;  // lines that were written before a file was opened
 std::string status_text;
 bool quiet = false;
+thread_local const Redirect::Sink* redirected = nullptr;
 
 // Cuts the text to the terminal's present width: a wrapped line could not be removed again.
 void draw_status() {
@@ -35,6 +36,12 @@ std::string dated_line(const std::string& line) {
 }
 
 void write_line(const std::string& line, const char* mark, bool warning) {
+  if (redirected != nullptr) {
+    if (*redirected) {
+      (*redirected)(warning, line);
+    }
+    return;
+  }
   const std::lock_guard lock(mutex);
   if (warning || !quiet) {
     write_console(stderr, fmt::format("{}{}{}\n", status_text.empty() ? "" : "\r\033[K", mark, line));
@@ -54,6 +61,9 @@ void write_console(std::FILE* stream, const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stream);
   std::fflush(stream);
 }
+
+Redirect::Redirect(const Sink& sink) : outer_(std::exchange(redirected, &sink)) {}
+Redirect::~Redirect() { redirected = outer_; }
 
 void write_info(const std::string& line) { write_line(line, "", false); }
 void write_warning(const std::string& line) { write_line(line, "warning: ", true); }

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -35,6 +36,20 @@ void close_file(const std::string& last_line);
 
 // If on, lines other than warnings go to the file only. Ranks other than 0 use it.
 void set_quiet(bool on);
+
+// While it lives, this thread's lines go to `sink` alone: not to standard error, not to the log file. An empty sink
+// drops them. libtandem gives its user's callback.
+class Redirect {
+ public:
+  using Sink = std::function<void(bool warning, const std::string& line)>;
+  explicit Redirect(const Sink& sink);  // which must outlive it
+  ~Redirect();
+  Redirect(const Redirect&) = delete;
+  Redirect& operator=(const Redirect&) = delete;
+
+ private:
+  const Sink* outer_;
+};
 
 // Draws `text` on the terminal's last line, below all log lines; an empty text removes it. Does nothing if
 // standard error is not a terminal.

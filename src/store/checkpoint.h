@@ -18,9 +18,13 @@
 #include "data/batcher.h"
 #include "tensor/parameters.h"
 #include "tensor/view.h"
-#include "train/config.h"
 
 namespace tandem {
+
+// What early stopping and the best checkpoint go by.
+enum class Metric : uint8_t { nll, bleu, chrf };
+const char* name_of(Metric metric);
+constexpr bool higher_is_better(Metric metric) { return metric != Metric::nll; }
 
 // state.json: all that resume needs besides the tensors.
 struct CheckpointState {
@@ -78,9 +82,13 @@ void save_model(const std::filesystem::path& directory, const Checkpoint& checkp
 // Points `best` at a checkpoint of the run.
 void set_best(const std::filesystem::path& run, const std::filesystem::path& checkpoint);
 
-// Deletes all but the `keep_last` newest checkpoints and the `keep_best` best by `metric` among those that were
-// validated at their own step. What `latest` and `best` point at always stays.
-void remove_old_checkpoints(const std::filesystem::path& run, const CheckpointConfig& keep, Metric metric);
+// Deletes all but the newest checkpoints and the best ones by `metric` among those that were validated at their own
+// step. What `latest` and `best` point at always stays.
+struct KeptCheckpoints {
+  int64_t newest = 1;
+  int64_t best = 0;
+};
+void remove_old_checkpoints(const std::filesystem::path& run, const KeptCheckpoints& keep, Metric metric);
 
 // Removes what a killed process left half-written or half-deleted.
 void remove_stale_checkpoints(const std::filesystem::path& run);

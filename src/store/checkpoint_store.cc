@@ -83,6 +83,18 @@ std::string damage_of(const fs::path& directory) {
 
 }  // namespace
 
+const char* name_of(Metric metric) {
+  switch (metric) {
+    case Metric::nll:
+      return "nll";
+    case Metric::bleu:
+      return "bleu";
+    case Metric::chrf:
+      return "chrf";
+  }
+  return "unknown";
+}
+
 fs::path checkpoint_directory(const fs::path& run, int64_t step) {
   return run / "checkpoints" / fmt::format("{}{:08}", kPrefix, step);
 }
@@ -144,13 +156,13 @@ void remove_stale_checkpoints(const fs::path& run) {
   }
 }
 
-void remove_old_checkpoints(const fs::path& run, const CheckpointConfig& keep, Metric metric) {
+void remove_old_checkpoints(const fs::path& run, const KeptCheckpoints& keep, Metric metric) {
   const std::vector<fs::path> all = list_checkpoints(run);
   std::set<fs::path> kept = {target_of(run, "latest").filename(), target_of(run, "best").filename()};
-  for (const fs::path& directory : list_best_checkpoints(run, keep.keep_best, metric)) {
+  for (const fs::path& directory : list_best_checkpoints(run, keep.best, metric)) {
     kept.insert(directory.filename());
   }
-  const int64_t old = static_cast<int64_t>(all.size()) - keep.keep_last;
+  const int64_t old = static_cast<int64_t>(all.size()) - keep.newest;
   for (int64_t i = 0; i < old; ++i) {
     const fs::path& directory = all[static_cast<size_t>(i)];
     if (!kept.contains(directory.filename())) {

@@ -7,8 +7,9 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/grouped.h"
 #include "data/corpus.h"
-#include "observe/progress.h"
+#include "store/stored_config.h"
 #include "text/subwords.h"
 
 namespace tandem {
@@ -42,7 +43,7 @@ void look_into(const fs::path& path, InspectedFile& file, Inspected& result) {
   } else if (role == role::kSourceTokenizer || role == role::kTargetTokenizer) {
     file.holds = fmt::format("{} pieces", grouped(Subwords::load(path).size()));
   } else if (role == role::kConfig) {
-    result.config = parse_config(read_file(path), path.string());
+    result.model = read_model_config(read_file(path), path.string());
     file.holds = "the effective config";
   } else if (role == role::kCorpus) {
     const Corpus corpus = Corpus::open(path, false);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/manifest.h"
+#include "model/config.h"
 #include "store/checkpoint.h"
 #include "store/safetensors.h"
 
@@ -27,7 +28,7 @@ struct Inspected {
   uint64_t inference_bytes = 0;          // of what translating reads; 0 for prepared data
   int64_t parameters = 0;                // of the model
   std::optional<CheckpointState> state;  // of a checkpoint or model
-  std::optional<TrainConfig> config;     //
+  std::optional<ModelConfig> model;      //
   std::vector<std::string> damage;       // one sentence each
 };
 

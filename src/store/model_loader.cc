@@ -1,5 +1,7 @@
 #include "store/model_loader.h"
 
+#include "store/stored_config.h"
+
 namespace tandem {
 
 namespace {
@@ -7,7 +9,7 @@ namespace {
 // The model that the checkpoint's config describes, checked against its tokenizers before anything is allocated.
 ModelConfig model_config(const Checkpoint& checkpoint, const std::filesystem::path& directory, int64_t source_size,
                          int64_t target_size) {
-  const ModelConfig config = parse_config(checkpoint.config_toml, (directory / "config.toml").string()).model;
+  const ModelConfig config = read_model_config(checkpoint.config_toml, (directory / "config.toml").string());
   require(config.source_vocabulary == source_size && config.target_vocabulary == target_size,
           "{}: the config has vocabularies of {} and {} pieces but the tokenizers have {} and {}", directory.string(),
           config.source_vocabulary, config.target_vocabulary, source_size, target_size);

@@ -136,18 +136,6 @@ void check_combinations(const TrainConfig& c, ConfigReport& report) {
 
 }  // namespace
 
-const char* name_of(Metric metric) {
-  switch (metric) {
-    case Metric::nll:
-      return "nll";
-    case Metric::bleu:
-      return "bleu";
-    case Metric::chrf:
-      return "chrf";
-  }
-  return "unknown";
-}
-
 void check_config(TrainConfig& config, ConfigReport& report) {
   RangeChecker checker{report};
   visit_config(config, checker);

@@ -9,19 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/precision.h"
 #include "data/batcher.h"
 #include "model/config.h"
 #include "optim/schedule.h"
+#include "store/checkpoint.h"
 
 namespace tandem {
-
-enum class Precision : uint8_t { automatic, f32, bf16 };  // "auto", "f32", "bf16"
-
-// What early stopping and the best checkpoint go by.
-enum class Metric : uint8_t { nll, bleu, chrf };
-const char* name_of(Metric metric);
-constexpr bool higher_is_better(Metric metric) { return metric != Metric::nll; }
 
 struct OptimizerConfig {
   // optimizer.name is "adam" or "adamw"; adamw sets `decoupled`.

@@ -1,48 +1,13 @@
 // Every key of a training config, once: reading, writing and comparing all walk this list.
 #pragma once
 
-#include <initializer_list>
-#include <limits>
-
+#include "model/config_fields.h"
 #include "train/config.h"
 
 namespace tandem {
 
-// Inclusive, but for `above` and `below`.
-struct Range {
-  double low = std::numeric_limits<double>::lowest();
-  double high = std::numeric_limits<double>::max();
-  bool above = false;  // low itself is out
-  bool below = false;  // high itself is out
-};
-
-constexpr Range at_least(double low) { return {.low = low}; }
-constexpr Range kShare{.low = 0, .high = 1, .below = true};  // [0, 1)
-
-using Choices = std::initializer_list<const char*>;
-
-// Calls visit(key, member, range) and visit.choice(key, member, names), where member is an enum (or a bool) whose value
-// is the place of its name, and visit.number_or(key, member, word), where the word stands for 0. Ranges of the model
-// and the schedule are checked by their own problems().
-template <class Visit>
-void visit_model(ModelConfig& c, Visit& visit) {
-  visit("model.source_vocabulary", c.source_vocabulary, at_least(0));
-  visit("model.target_vocabulary", c.target_vocabulary, at_least(0));
-  visit("model.encoder_layers", c.encoder_layers, Range{});
-  visit("model.decoder_layers", c.decoder_layers, Range{});
-  visit("model.width", c.width, Range{});
-  visit("model.heads", c.heads, Range{});
-  visit("model.feed_forward", c.feed_forward, Range{});
-  visit.choice("model.norm", c.norm, Choices{"pre", "post"});
-  visit.choice("model.activation", c.activation, Choices{"none", "relu", "gelu", "swish"});
-  visit.choice("model.tie", c.tie, Choices{"all", "output", "none"});
-  visit("model.attention_bias", c.attention_bias, Range{});
-  visit("model.max_length", c.max_length, Range{});
-  visit("model.dropout", c.dropout, Range{});
-  visit("model.attention_dropout", c.attention_dropout, Range{});
-  visit("model.activation_dropout", c.activation_dropout, Range{});
-}
-
+// Visits as visit_model does, and calls visit.number_or(key, member, word) for a number for which the word stands for
+// 0. Ranges of the schedule are checked by its own problems().
 template <class Visit>
 void visit_schedule(ScheduleConfig& c, Visit& visit) {
   visit.choice("schedule.policy", c.policy,

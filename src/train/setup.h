@@ -1,5 +1,4 @@
-// What must hold before the first step: the config made whole from the data, the precision, and whether a run may go
-// on.
+// What must hold before the first step: the config made whole from the data, and whether a run may go on.
 #pragma once
 
 #include <filesystem>
@@ -13,10 +12,6 @@ namespace tandem {
 // Fills in what the data decides (vocabularies) and what follows from other settings (batch seed and length, schedule),
 // then fails with everything that is impossible.
 void complete_config(TrainConfig& config, const Prepared& data);
-
-// The type that matrix products compute in. Automatic: bf16 where the backend has it in hardware, else f32; a type that
-// it has not is refused.
-DType compute_type(Precision precision, const Backend& backend);
 
 // Fails with one sentence when the checkpoint's data, model or seed are not those of this run; logs what else changed.
 void check_resume(const Checkpoint& saved, const TrainConfig& config, const std::string& data_fingerprint,

@@ -163,7 +163,8 @@ void Training::write_checkpoint(const CheckpointTensors& tensors) {
   if (state_.best_score && state_.best_step == state_.step) {
     set_best(run_.root(), directory);
   }
-  remove_old_checkpoints(run_.root(), config_.checkpoint, config_.stop.metric);
+  const KeptCheckpoints keep{.newest = config_.checkpoint.keep_last, .best = config_.checkpoint.keep_best};
+  remove_old_checkpoints(run_.root(), keep, config_.stop.metric);
 }
 
 }  // namespace tandem

@@ -246,11 +246,11 @@ TEST(Checkpoint, KeepsTheNewestTheBestAndWhatLinksPointAt) {
     }
     return names;
   };
-  remove_old_checkpoints(run.path(), {.keep_last = 2, .keep_best = 2}, Metric::nll);
+  remove_old_checkpoints(run.path(), {.newest = 2, .best = 2}, Metric::nll);
   EXPECT_EQ(steps(), (std::vector<std::string>{"20", "30", "40", "70", "80"}));
-  remove_old_checkpoints(run.path(), {.keep_last = 1, .keep_best = 1}, Metric::bleu);  // 100 - nll: the same order
+  remove_old_checkpoints(run.path(), {.newest = 1, .best = 1}, Metric::bleu);  // 100 - nll: the same order
   EXPECT_EQ(steps(), (std::vector<std::string>{"20", "30", "80"}));
-  remove_old_checkpoints(run.path(), {.keep_last = 1, .keep_best = 0}, Metric::nll);
+  remove_old_checkpoints(run.path(), {.newest = 1, .best = 0}, Metric::nll);
   EXPECT_EQ(steps(), (std::vector<std::string>{"30", "80"}));
   EXPECT_EQ(resolve_model(run.path()), fs::canonical(saved[2]));
 }
@@ -298,7 +298,7 @@ TEST(Checkpoint, StaleRemainsAreRemoved) {
     const fs::path directory =
         save_checkpoint(run, some_checkpoint(step, 1.0 / static_cast<double>(step)), layout, tensors.views(true));
     set_best(run, directory);
-    remove_old_checkpoints(run, {.keep_last = 2, .keep_best = 1}, Metric::nll);
+    remove_old_checkpoints(run, {.newest = 2, .best = 1}, Metric::nll);
     [[maybe_unused]] const ssize_t written = ::write(done, "x", 1);
   }
 }

@@ -1,0 +1,12 @@
+// The type that matrix products compute in, as a user asks for it.
+#pragma once
+
+#include "backend/backend.h"
+#include "tandem/precision.h"
+
+namespace tandem {
+
+// Automatic: bf16 if the backend has it in hardware, else f32. Fails for a type that the backend does not have.
+DType compute_type(Precision precision, const Backend& backend);
+
+}  // namespace tandem
