@@ -27,7 +27,6 @@ const curveOf = (run, line, axis, width) => {
   const mean = smoothed(list(column.mean), width);
   const curve = {name: words(line.name), x: [], mean: [], low: null, high: null};
   const banded = width <= 1 && Array.isArray(column.low) && Array.isArray(column.high);
-  if (banded) curve.low = curve.high = null;
   const kept = [];
   places.forEach((x, i) => {
     if (isNumber(x) && (kept.length === 0 || x > places[kept[kept.length - 1]])) kept.push(i);

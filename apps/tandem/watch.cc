@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/signals.h"
+#include "core/stopwatch.h"
 #include "report/page.h"
 #include "report/prometheus.h"
 #include "report/watch_server.h"
@@ -39,13 +40,12 @@ struct WatchArguments {
 
 bool is_plain(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_'; }
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 // Calls body(whether anything is new) about every second until it returns false or a signal asks to stop.
 template <class Body>
 void every_second(WatchedRuns& runs, const Body& body) {
   const Signals signals;
-  while (signals.stop_signal() == 0 && body(runs.update(seconds()))) {
+  const Stopwatch clock;
+  while (signals.stop_signal() == 0 && body(runs.update(clock.seconds()))) {
     for (int i = 0; i < 20 && signals.stop_signal() == 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }

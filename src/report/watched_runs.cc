@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/stopwatch.h"
 
 namespace tandem {
 
@@ -71,8 +71,6 @@ std::string signature_of(const fs::path& run) {
   return signature;
 }
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 }  // namespace
 
 std::vector<fs::path> find_runs(const std::vector<fs::path>& paths) {
@@ -123,7 +121,7 @@ bool WatchedRuns::update(Watched& run, double now) {
   if (signature == run.signature && now - run.read_at < kJudgeSeconds) {
     return false;
   }
-  const double begin = seconds();
+  const Stopwatch reading;
   try {
     run.report.assign(1, read_(run.path));
   } catch (const Error& error) {
@@ -133,7 +131,7 @@ bool WatchedRuns::update(Watched& run, double now) {
   }
   run.signature = std::move(signature);
   run.read_at = now;
-  run.next_read = now + (seconds() - begin) / kLargestShare;
+  run.next_read = now + reading.seconds() / kLargestShare;
   return true;
 }
 
