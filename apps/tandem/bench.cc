@@ -128,7 +128,7 @@ void print(const StepBench& bench) {
       "step: %.3f ms, %.0f source + %.0f target tokens in %.2f rounds, %.0f target tokens/s, %.1f TFLOP/s (%.1f %% of "
       "the large product), dead rows %.2f %%, memory %.2f GiB\n",
       bench.seconds * 1e3, bench.source_tokens, bench.target_tokens, bench.rounds, bench.target_tokens / bench.seconds,
-      bench.flops / bench.seconds / 1e12, 100 * bench.flops / bench.seconds / peak, 100 * bench.dead_rows,
+      bench.flops / bench.seconds / 1e12, 100 * bench.flops / bench.seconds / peak, 100 * bench.dead_share,
       static_cast<double>(bench.memory) / (1 << 30));
 }
 

@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "report/json.h"
 #include "report/readable.h"
-#include "report/write_reports.h"
+#include "report/run_report.h"
 #include "train/read_report.h"
 
 namespace tandem::cli {

@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-
-#include "observe/segments.h"
 
 namespace tandem {
 
@@ -56,6 +53,14 @@ double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+std::optional<double> spelled_number(std::string_view text) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return text == "NaN"         ? std::optional(std::numeric_limits<double>::quiet_NaN())
+         : text == "Infinity"  ? std::optional(kInfinity)
+         : text == "-Infinity" ? std::optional(-kInfinity)
+                               : std::nullopt;
+}
+
 std::optional<double> Record::number(const std::string& name) const {
   const Value* value = find(*this, name);
   if (value == nullptr) {
@@ -64,14 +69,7 @@ std::optional<double> Record::number(const std::string& name) const {
   if (const auto* number = std::get_if<double>(value)) {
     return *number;
   }
-  const std::string& spelled = std::get<std::string>(*value);
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (spelled == "NaN") {
-    return std::numeric_limits<double>::quiet_NaN();
-  }
-  return spelled == "Infinity"    ? std::optional(kInfinity)
-         : spelled == "-Infinity" ? std::optional(-kInfinity)
-                                  : std::nullopt;
+  return spelled_number(std::get<std::string>(*value));
 }
 
 const std::string* Record::text(const std::string& name) const {
@@ -119,20 +117,6 @@ std::optional<Record> parse_record(const std::string& line) {
     }
   }
   return record;
-}
-
-Metrics read_metrics(const std::filesystem::path& path) {
-  Metrics metrics;
-  for (std::ifstream& file : open_segments(path)) {
-    for (std::string line; std::getline(file, line);) {
-      if (std::optional<Record> record = parse_record(line)) {
-        metrics.records.push_back(std::move(*record));
-      } else {
-        ++metrics.skipped;
-      }
-    }
-  }
-  return metrics;
 }
 
 }  // namespace tandem

@@ -8,9 +8,9 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -40,19 +40,14 @@ struct Record {
   const std::string* text(const std::string& name) const;
 };
 
+// The number that "NaN", "Infinity" or "-Infinity" stands for; nothing for other texts.
+std::optional<double> spelled_number(std::string_view text);
+
 // One line without its end. Bytes that are not UTF-8 become U+FFFD.
 std::string to_json(const Record& record);
 
 // Nothing where the line is no record (torn, garbage, another JSON). Fields of other types than number and text are
 // left out.
 std::optional<Record> parse_record(const std::string& line);
-
-struct Metrics {
-  std::vector<Record> records;
-  int64_t skipped = 0;  // lines that are no records
-};
-// Of all segments of the file, oldest first (segments.h). A missing file has no records; one that cannot be read is an
-// error.
-Metrics read_metrics(const std::filesystem::path& path);
 
 }  // namespace tandem

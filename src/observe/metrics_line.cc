@@ -3,21 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 
 namespace tandem {
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::optional<double> spelled(std::string_view text) {
-  return text == "NaN"         ? std::optional(kNan)
-         : text == "Infinity"  ? std::optional(kInfinity)
-         : text == "-Infinity" ? std::optional(-kInfinity)
-                               : std::nullopt;
-}
 
 // Reads from the front of what is left.
 class Cursor {
@@ -70,6 +59,17 @@ class Cursor {
 
 }  // namespace
 
+std::string kept_text(std::string_view text, size_t longest) {
+  if (text.size() <= longest) {
+    return std::string(text);
+  }
+  size_t end = longest;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+    --end;
+  }
+  return std::string(text.substr(0, end)) + "...";
+}
+
 bool MetricsLine::has(std::string_view name) const {
   return std::any_of(fields_.begin(), fields_.end(), [&](const Field& field) { return field.name == name; });
 }
@@ -111,7 +111,7 @@ bool MetricsLine::parse_flat(std::string_view line) {
       if (!in.plain_string(field.text)) {
         return false;
       }
-      field.number = spelled(field.text);
+      field.number = spelled_number(field.text);
     } else if (double value = 0; in.number(value)) {
       field.number = value;
     } else {
@@ -154,7 +154,7 @@ bool MetricsLine::parse_slowly(std::string_view line) {
   time_ = record_->time;
   for (const auto& [name, value] : record_->fields) {
     if (const auto* text = std::get_if<std::string>(&value)) {
-      fields_.push_back({name, spelled(*text), *text});
+      fields_.push_back({name, spelled_number(*text), *text});
     } else {
       fields_.push_back({name, std::get<double>(value), {}});
     }

@@ -5,12 +5,17 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "observe/metrics.h"
 
 namespace tandem {
+
+// Cut to what a report shows, between two characters.
+constexpr size_t kLongestText = 1 << 12, kLongestName = 128;  // bytes
+std::string kept_text(std::string_view text, size_t longest = kLongestText);
 
 class MetricsLine {
  public:

@@ -14,23 +14,26 @@ namespace tandem {
 namespace {
 
 // The parts of a console line in their order.
-enum Field : size_t { kStep, kEpoch, kLoss, kRate, kGradient, kSpeed, kMsPerStep, kLeft, kFields };
+enum Part : size_t { kStep, kEpoch, kLoss, kRate, kGradient, kSpeed, kMsPerStep, kLeft, kParts };
 
-std::array<std::string, kFields> fields(const Progress& p) {
-  const std::string last = p.last_step > 0 ? fmt::format("/{}", grouped(p.last_step)) : "";
+std::array<std::string, kParts> parts_of(const TrainPoint& p, int64_t last_step, double seconds_left) {
+  const std::string last = last_step > 0 ? fmt::format("/{}", grouped(last_step)) : "";
+  const double ms_per_step = p.step_seconds() / p.steps * 1e3;
   return {fmt::format("step {}{}", grouped(p.step), last),
           fmt::format("epoch {:.2f}", p.epoch),
           fmt::format("loss {:.4f}", p.loss),
           fmt::format("lr {:.2e}", p.learning_rate),
           fmt::format("grad {:.3g}", p.gradient_norm),
-          fmt::format("{} tok/s", human_count(p.tokens_per_second)),
-          fmt::format("{:.{}f} ms/step", p.ms_per_step, p.ms_per_step < 100 ? 1 : 0),
-          fmt::format("ETA {}", human_duration(p.seconds_left))};
+          fmt::format("{} tok/s", human_count(p.target_tokens / p.step_seconds())),
+          fmt::format("{:.{}f} ms/step", ms_per_step, ms_per_step < 100 ? 1 : 0),
+          fmt::format("ETA {}", human_duration(seconds_left))};
 }
 
 }  // namespace
 
-std::string console_line(const Progress& p) { return fmt::format("{}", fmt::join(fields(p), "  ")); }
+std::string console_line(const TrainPoint& window, int64_t last_step, double seconds_left) {
+  return fmt::format("{}", fmt::join(parts_of(window, last_step, seconds_left), "  "));
+}
 
 std::string progress_bar(double share, int width) {
   const double part = share >= 0 ? std::min(share, 1.0) : 0;  // NaN: 0
@@ -38,15 +41,15 @@ std::string progress_bar(double share, int width) {
   return fmt::format("[{:#<{}}{:-<{}}] {:3} %", "", full, "", width - full, static_cast<int>(std::floor(part * 100)));
 }
 
-std::string status_line(const Progress& p, int columns) {
+std::string status_line(const TrainPoint& window, int64_t last_step, double seconds_left, int columns) {
   const auto most = static_cast<size_t>(std::max(columns, 0));
-  const auto known = fields(p);
+  const auto known = parts_of(window, last_step, seconds_left);
   std::vector<std::string> parts(known.begin(), known.end());
-  if (p.last_step > 0) {
-    parts[kStep].insert(0, progress_bar(static_cast<double>(p.step) / static_cast<double>(p.last_step)) + " ");
+  if (last_step > 0) {
+    parts[kStep].insert(0, progress_bar(static_cast<double>(window.step) / static_cast<double>(last_step)) + " ");
   }
   std::string line = fmt::format("{}", fmt::join(parts, "  "));
-  for (const Field dispensable : {kGradient, kRate, kMsPerStep, kEpoch, kSpeed, kLoss}) {
+  for (const Part dispensable : {kGradient, kRate, kMsPerStep, kEpoch, kSpeed, kLoss}) {
     if (line.size() <= most) {
       return line;
     }

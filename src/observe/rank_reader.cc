@@ -1,12 +1,10 @@
-#include "observe/rank_reader.h"
-
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
 
 #include "observe/metrics_line.h"
-#include "observe/run_reader_points.h"
+#include "observe/run_reader.h"
 #include "observe/segments.h"
 
 namespace tandem {
@@ -17,6 +15,85 @@ constexpr size_t kMostValidations = 1 << 14;  // before every second one is left
 constexpr size_t kMostSamples = 256, kMostEvents = 4096, kMostSetups = 256;
 constexpr size_t kLongestLine = 1 << 20;  // bytes
 constexpr double kLargestStep = 1e15;
+constexpr double kMostScore = 100.001;  // percent, and what rounding adds
+
+// What is not believable stays as it is in an empty point: 0 or unknown.
+template <class Point>
+Point point_of(const MetricsLine& line, std::span<const Field<Point>> fields) {
+  Point point;
+  point.step = line.step();
+  point.time = line.time();
+  size_t next = 0;  // records name their fields in the table's order
+  for (const MetricsLine::Field& found : line.fields()) {
+    for (size_t tried = 0; tried < fields.size(); ++tried) {
+      const Field<Point>& field = fields[(next + tried) % fields.size()];
+      if (field.name == found.name) {
+        if (field.member != nullptr && found.number && believable(*found.number, field.most)) {
+          point.*field.member = *found.number;
+        }
+        next += tried + 1;
+        break;
+      }
+    }
+  }
+  return point;
+}
+
+// A stretch after a resume begins between two records, so its own count or rate knows its steps better than the
+// difference.
+double steps_of(const TrainPoint& point, double rate, int64_t previous) {
+  const auto step = static_cast<double>(point.step);
+  for (const double measured : {point.steps, std::round(rate * point.step_seconds())}) {
+    if (measured >= 1 && measured <= step) {
+      return measured;
+    }
+  }
+  return std::max(step - static_cast<double>(previous), 0.0);
+}
+
+// `previous`: the step of the train record before this one.
+TrainPoint train_point(const MetricsLine& line, int64_t previous) {
+  TrainPoint point = point_of<TrainPoint>(line, kTrainFields);
+  const double whole = line.number("step_seconds", 0);
+  point.other_seconds = believable(whole) ? std::max(whole - point.step_seconds(), 0.0) : 0;
+  point.steps = steps_of(point, line.number("steps_per_second", 0), previous);
+  for (const Field<TrainPoint>& field : kTrainFields) {
+    if (field.merge == Merge::by_steps) {
+      const double sum = point.*field.member * point.steps;
+      point.*field.member = believable(sum) ? sum : 0;
+    }
+  }
+  const bool has_loss = line.has("nll") || line.has("loss");
+  const bool finite = std::isfinite(point.nll) && std::isfinite(point.loss);
+  point.records = std::max(point.records, 1.0);
+  point.unfinite = std::clamp(point.unfinite, has_loss && !finite ? 1.0 : 0.0, point.records);
+  return point;
+}
+
+ValidPoint valid_point(const MetricsLine& line) {
+  ValidPoint point = point_of<ValidPoint>(line, kValidFields);
+  if (!(0 <= point.bleu_low && point.bleu_low <= point.bleu && point.bleu <= point.bleu_high &&
+        point.bleu_high <= kMostScore)) {
+    point.bleu_low = point.bleu_high = kUnknown;
+  }
+  return point;
+}
+
+SetupPoint setup_point(const MetricsLine& line) {
+  SetupPoint point = point_of<SetupPoint>(line, kSetupFields);
+  point.peak_flops = point.peak_flops > 0 ? point.peak_flops : kUnknown;
+  for (const SetupText& text : kSetupTexts) {
+    point.*text.member = kept_text(line.text(text.name), kLongestName);
+  }
+  return point;
+}
+
+ProbePoint probe_point(const MetricsLine& line, int64_t step) {
+  ProbePoint point = point_of<ProbePoint>(line, kProbeFields);
+  point.step = step;
+  point.gpu_throttle = kept_text(line.text("gpu_throttle"), kLongestName);
+  return point;
+}
 
 template <class Point>
 void merge_neighbours(std::vector<Point>& points, size_t most) {
@@ -113,8 +190,7 @@ class Reader {
       ++m_.out_of_order;
       return;
     }
-    m_.probes.push_back(probe_point(line_));
-    m_.probes.back().step = std::max(line_.step(), last_step_);
+    m_.probes.push_back(probe_point(line_, std::max(line_.step(), last_step_)));
     merge_neighbours(m_.probes, most_points_);
     if (const std::string_view name = line_.text("gpu_name"); !name.empty()) {
       m_.gpu_name = kept_text(name, kLongestName);
@@ -136,7 +212,8 @@ class Reader {
       m_.bleu_signature = kept_text(line_.text("bleu_signature"));
       std::erase_if(m_.samples, [&](const SamplePoint& sample) { return sample.step == line_.step(); });
     } else if (kind == "sample") {
-      m_.samples.push_back({line_.step(), static_cast<int64_t>(plausible(line_.number("index", 0))),
+      const double index = line_.number("index", 0);
+      m_.samples.push_back({line_.step(), believable(index) ? static_cast<int64_t>(index) : 0,
                             kept_text(line_.text("source")), kept_text(line_.text("reference")),
                             kept_text(line_.text("translation"))});
       keep_newest(m_.samples, kMostSamples);
@@ -154,7 +231,7 @@ class Reader {
   size_t most_points_;
   MetricsLine line_;
   int64_t last_step_ = 0;
-  double last_time_ = -std::numeric_limits<double>::infinity();
+  double last_time_ = -kAnyNumber;
 };
 
 // Calls body(line) for every line, ended or not; returns how many were too long to look at.
@@ -190,7 +267,7 @@ int64_t for_each_line(std::ifstream& in, const Body& body) {
 
 }  // namespace
 
-RankMetrics read_rank_up_to(const std::filesystem::path& path, int rank, size_t most_points) {
+RankMetrics read_rank(const std::filesystem::path& path, int rank, size_t most_points) {
   RankMetrics metrics;
   metrics.rank = rank;
   Reader reader(metrics, most_points);

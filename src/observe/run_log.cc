@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "observe/thinning.h"
+#include "observe/fields.h"
 
 namespace tandem {
 
@@ -56,7 +56,7 @@ Record as_rates(const Record& probe) {
     if (number == nullptr || name == "seconds" || name.starts_with("net.") || !(seconds > 0)) {
       continue;
     }
-    const bool sum = is_sum("probe", name);
+    const bool sum = merge_rule("probe", name) == Merge::sum;
     rates.add(sum ? name + "_per_second" : name, sum ? *number / seconds : *number);
   }
   return rates;

@@ -10,8 +10,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "observe/rank_reader.h"
-#include "observe/run_reader_points.h"
+#include "observe/metrics_line.h"
 
 namespace tandem {
 
@@ -36,8 +35,8 @@ std::optional<int> rank_of(const fs::path& path) {
 
 double number_at(const nlohmann::ordered_json& json, const std::string& pointer) {
   const nlohmann::ordered_json::json_pointer place(pointer);
-  return json.contains(place) && json.at(place).is_number() ? plausible_or_unknown(json.at(place).get<double>())
-                                                            : kUnknown;
+  const double value = json.contains(place) && json.at(place).is_number() ? json.at(place).get<double>() : kUnknown;
+  return believable(value) ? value : kUnknown;
 }
 
 PreparedSide side_of(const nlohmann::ordered_json& json, const std::string& side) {
@@ -100,8 +99,6 @@ SetupPoint setup_of(const RankMetrics& metrics) {
   return metrics.setups.empty() ? SetupPoint{} : metrics.setups.back();
 }
 
-RankMetrics read_rank(const fs::path& path, int rank) { return read_rank_up_to(path, rank, kMostPoints); }
-
 std::optional<PreparedStats> read_stats(const fs::path& prepared) {
   const nlohmann::ordered_json json =
       nlohmann::ordered_json::parse(small_file(prepared / "stats.json"), nullptr, false);
@@ -121,7 +118,8 @@ std::optional<PreparedStats> read_stats(const fs::path& prepared) {
   if (json.contains(dropped) && json.at(dropped).is_object()) {
     for (const auto& [reason, count] : json.at(dropped).items()) {
       if (count.is_number() && stats.dropped.size() < kMostReasons) {
-        stats.dropped.emplace_back(kept_text(reason, kLongestName), plausible(count.get<double>()));
+        stats.dropped.emplace_back(kept_text(reason, kLongestName),
+                                   believable(count.get<double>()) ? count.get<double>() : 0);
       }
     }
   }
@@ -151,7 +149,7 @@ RunData read_run(const fs::path& path) {
     // Rank 0 has the losses; of the others the clock is wanted.
     const size_t share = std::bit_floor(std::clamp(kPointsOfAll / ranks.size(), kFewestPoints, kMostPoints));
     const fs::path file = path / "metrics" / (std::to_string(rank) + ".jsonl");
-    run.ranks.push_back(read_rank_up_to(file, rank, rank == 0 ? kMostPoints : share));
+    run.ranks.push_back(read_rank(file, rank, rank == 0 ? kMostPoints : share));
   }
   if (run.ranks.empty()) {
     run.ranks.emplace_back();

@@ -75,8 +75,9 @@ SetupPoint setup_of(const RankMetrics& metrics);
 // `path`: a run directory, or a single metrics file. Fails where neither is there.
 RunData read_run(const std::filesystem::path& path);
 
-// A missing file has no records.
-RankMetrics read_rank(const std::filesystem::path& path, int rank = 0);
+// A missing file has no records. A series of train or probe points that reaches `most_points` (a power of two) is
+// merged to half of them.
+RankMetrics read_rank(const std::filesystem::path& path, int rank = 0, size_t most_points = 1 << 14);
 
 // Nothing where stats.json is missing or not what prepare writes.
 std::optional<PreparedStats> read_stats(const std::filesystem::path& prepared);

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "observe/metrics_line.h"
 #include "report/curves.h"
-#include "report/text.h"
 
 namespace tandem {
 
@@ -56,18 +56,11 @@ Json validations_json(const RankMetrics& m, size_t most) {
     if ((m.valid.size() - 1 - i) % std::max<size_t>(1, stride) != 0) {
       continue;
     }
-    const ValidPoint& p = m.valid[i];
-    all.push_back({{"step", p.step},
-                   {"time", p.time},
-                   {"nll", finite(p.nll)},
-                   {"train_nll", finite(p.train_nll)},
-                   {"accuracy", finite(p.accuracy)},
-                   {"bleu", finite(p.bleu)},
-                   {"bleu_low", finite(p.bleu_low)},
-                   {"bleu_high", finite(p.bleu_high)},
-                   {"chrf", finite(p.chrf)},
-                   {"seconds", finite(p.seconds)},
-                   {"elapsed_seconds", finite(p.elapsed_seconds)}});
+    Json validation = {{"step", m.valid[i].step}, {"time", m.valid[i].time}};
+    for (const Field<ValidPoint>& field : kValidFields) {
+      validation[std::string(field.name)] = finite(m.valid[i].*field.member);
+    }
+    all.push_back(std::move(validation));
   }
   return all;
 }
@@ -79,9 +72,9 @@ Json samples_json(const RankMetrics& m, const JsonDetail& detail) {
     const SamplePoint& s = m.samples[i];
     all.push_back({{"step", s.step},
                    {"index", s.index},
-                   {"source", shortened(s.source, detail.text_bytes)},
-                   {"reference", shortened(s.reference, detail.text_bytes)},
-                   {"translation", shortened(s.translation, detail.text_bytes)}});
+                   {"source", kept_text(s.source, detail.text_bytes)},
+                   {"reference", kept_text(s.reference, detail.text_bytes)},
+                   {"translation", kept_text(s.translation, detail.text_bytes)}});
   }
   return all;
 }
@@ -93,8 +86,8 @@ Json events_json(const RankMetrics& m, const JsonDetail& detail) {
     const EventPoint& e = m.events[i];
     all.push_back({{"step", e.step},
                    {"time", e.time},
-                   {"event", shortened(e.event, detail.text_bytes)},
-                   {"details", shortened(e.details, detail.text_bytes)}});
+                   {"event", kept_text(e.event, detail.text_bytes)},
+                   {"details", kept_text(e.details, detail.text_bytes)}});
   }
   return all;
 }
@@ -161,9 +154,9 @@ Json run_json(const RunReport& report, size_t numbers, const JsonDetail& detail)
   json["events"] = events_json(m, detail);
   json["environment"] = Json::array();
   for (const auto& [name, value] : environment_of(report)) {
-    json["environment"].push_back({{"name", name}, {"value", shortened(value, detail.text_bytes)}});
+    json["environment"].push_back({{"name", name}, {"value", kept_text(value, detail.text_bytes)}});
   }
-  json["config"] = shortened(report.run.config, detail.config_bytes);
+  json["config"] = kept_text(report.run.config, detail.config_bytes);
   json["reading"] = {{"ranks", report.run.ranks.size()}, {"lines", m.lines},           {"unreadable", m.unreadable},
                      {"out_of_order", m.out_of_order},   {"superseded", m.superseded}, {"notes", reading_notes(m)}};
   return json;

@@ -3,7 +3,12 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "core/error.h"
+#include "core/file.h"
 #include "observe/progress.h"
+#include "report/json.h"
+#include "report/page.h"
+#include "report/readable.h"
 
 namespace tandem {
 
@@ -24,15 +29,17 @@ RunReport make_report(RunData run, RunPlan plan, const CheckpointFacts& checkpoi
   return report;
 }
 
+void write_reports(std::span<const RunReport> reports, const std::filesystem::path& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  require(!error, "cannot make the directory {}: {}", directory.string(), error.message());
+  write_file(directory / "report.html", to_html(reports));
+  write_file(directory / "report.md", to_markdown(reports));
+  write_file(directory / "report.json", to_json(reports));
+}
+
 std::vector<std::pair<std::string, double>> time_split(const RankMetrics& metrics) {
-  TrainPoint sums;
-  for (const TrainPoint& point : metrics.train) {
-    sums.compute_seconds += point.compute_seconds;
-    sums.communication_seconds += point.communication_seconds;
-    sums.data_seconds += point.data_seconds;
-    sums.other_seconds += point.other_seconds;
-    sums.checkpoint_seconds += point.checkpoint_seconds;
-  }
+  const TrainPoint sums = total(metrics.train);
   return {{"compute", sums.compute_seconds},
           {"exposed communication", sums.communication_seconds},
           {"waiting for data", sums.data_seconds},
@@ -41,13 +48,7 @@ std::vector<std::pair<std::string, double>> time_split(const RankMetrics& metric
           {"checkpoints", sums.checkpoint_seconds}};
 }
 
-double steps_in(const RankMetrics& metrics) {
-  double steps = 0;
-  for (const TrainPoint& point : metrics.train) {
-    steps += point.steps;
-  }
-  return steps;
-}
+double steps_in(const RankMetrics& metrics) { return total(metrics.train).steps; }
 
 std::vector<SamplePoint> last_samples(const RankMetrics& metrics) {
   std::vector<SamplePoint> samples;

@@ -1,6 +1,8 @@
 // The truth about a run: the answers to the questions about it, and what they rest on.
 #pragma once
 
+#include <filesystem>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,10 @@ struct RunReport {
 
 // All answers that the run's data can answer, in the order of the report. `now` 0 = the time of reading says nothing.
 RunReport make_report(RunData run, RunPlan plan, const CheckpointFacts& checkpoint, double now, double price_per_hour);
+
+// Writes report.html, report.md and report.json into the directory, each in one step, so that a reader always finds
+// whole ones. Makes the directory if needed.
+void write_reports(std::span<const RunReport> reports, const std::filesystem::path& directory);
 
 // Seconds of the whole run by what they went to.
 std::vector<std::pair<std::string, double>> time_split(const RankMetrics& metrics);

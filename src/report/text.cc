@@ -39,15 +39,4 @@ std::string markdown_escaped(const std::string& text) {
   return result;
 }
 
-std::string shortened(const std::string& text, size_t bytes) {
-  if (text.size() <= bytes) {
-    return text;
-  }
-  size_t end = bytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-    --end;
-  }
-  return text.substr(0, end) + "...";
-}
-
 }  // namespace tandem

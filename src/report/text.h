@@ -11,7 +11,5 @@ std::string repaired_utf8(const std::string& text);
 std::string printable(const std::string& text);
 // One line of text without meaning to Markdown or HTML.
 std::string markdown_escaped(const std::string& text);
-// At most `bytes` bytes of it, cut between two characters and then marked by "...".
-std::string shortened(const std::string& text, size_t bytes);
 
 }  // namespace tandem

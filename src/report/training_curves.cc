@@ -19,9 +19,9 @@ double a_second(double count, const TrainPoint& p) {
 double or_unknown(double amount) { return amount > 0 ? amount : kUnknown; }  // 0 = not recorded
 
 constexpr Curve<TrainPoint> kTrainCurves[] = {
-    {"nll", [](const TrainPoint& p) { return p.nll; }, by_steps},
-    {"loss", [](const TrainPoint& p) { return p.loss; }, by_steps},
-    {"accuracy", [](const TrainPoint& p) { return 100 * p.accuracy; }, by_steps},
+    {"nll", [](const TrainPoint& p) { return p.nll; }, loss_weight},
+    {"loss", [](const TrainPoint& p) { return p.loss; }, loss_weight},
+    {"accuracy", [](const TrainPoint& p) { return 100 * p.accuracy; }, loss_weight},
     {"learning_rate", [](const TrainPoint& p) { return p.learning_rate; }, by_record},
     {"gradient_norm", [](const TrainPoint& p) { return p.gradient_norm; }, by_record},
     {"source_tokens", [](const TrainPoint& p) { return a_second(p.source_tokens, p); }, by_seconds},

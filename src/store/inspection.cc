@@ -6,8 +6,8 @@
 #include <map>
 
 #include "core/error.h"
+#include "core/human.h"
 #include "core/file.h"
-#include "core/grouped.h"
 #include "data/corpus.h"
 #include "store/stored_config.h"
 #include "text/subwords.h"

@@ -1,12 +1,10 @@
 #include "train/read_report.h"
 
 #include <algorithm>
-#include <span>
 
 #include "core/error.h"
-#include "observe/metrics.h"
-#include "report/write_reports.h"
 #include "store/inspection.h"
+#include "train/config.h"
 
 namespace tandem {
 
@@ -45,8 +43,6 @@ void describe_newest(const fs::path& path, CheckpointFacts& facts) {
   facts.problems = inspected.damage;
 }
 
-}  // namespace
-
 RunPlan plan_of(const TrainConfig& config) {
   const ScheduleConfig schedule = with_defaults(config.schedule, config.model.width, config.stop.max_steps);
   RunPlan plan{.max_steps = config.stop.max_steps,
@@ -61,6 +57,7 @@ RunPlan plan_of(const TrainConfig& config) {
   return plan;
 }
 
+// Of the newest checkpoint below the run directory and of all that are kept; step -1 if there is none.
 CheckpointFacts checkpoint_facts(const fs::path& run) {
   CheckpointFacts facts;
   const std::vector<fs::path> found = list_checkpoints(run);
@@ -84,6 +81,8 @@ CheckpointFacts checkpoint_facts(const fs::path& run) {
   return facts;
 }
 
+}  // namespace
+
 RunReport read_report(const fs::path& run, const ReportOptions& options) {
   RunData data = read_run(run);
   RunPlan plan;
@@ -99,11 +98,6 @@ RunReport read_report(const fs::path& run, const ReportOptions& options) {
   // Not those of config.data: on another machine, or later, there may be other data at that place.
   data.stats = read_stats(options.data.empty() ? run : fs::path(options.data));
   return make_report(std::move(data), std::move(plan), facts, unix_time(), options.price_per_hour);
-}
-
-void write_run_reports(const fs::path& run, const ReportOptions& options) {
-  const RunReport report = read_report(run, options);
-  write_reports(std::span(&report, 1), run);
 }
 
 }  // namespace tandem

@@ -1,10 +1,9 @@
-// The report of a run directory: metrics, and what config, prepared data and checkpoints say besides.
+// Makes the report of a run directory from its metrics, config, statistics of the data and checkpoints.
 #pragma once
 
 #include <filesystem>
 
 #include "report/run_report.h"
-#include "train/config.h"
 
 namespace tandem {
 
@@ -13,16 +12,8 @@ struct ReportOptions {
   double price_per_hour = 0;   // 0 = not given
 };
 
-RunPlan plan_of(const TrainConfig& config);
-
-// Of the newest checkpoint below the run directory and of all that are kept; step -1 where there is none.
-CheckpointFacts checkpoint_facts(const std::filesystem::path& run);
-
 // Reads files only. `run`: a run directory or a single metrics file. A config or checkpoint that cannot be read is left
-// out; fails where there is no run.
+// out; fails if there is no run.
 RunReport read_report(const std::filesystem::path& run, const ReportOptions& options = {});
-
-// report.html, report.md and report.json of the run, into its directory.
-void write_run_reports(const std::filesystem::path& run, const ReportOptions& options = {});
 
 }  // namespace tandem

@@ -2,68 +2,17 @@
 
 #include "core/human.h"
 #include "core/log.h"
-#include "observe/memory.h"
 
 namespace tandem {
 
-void Window::add(const LossTotals& more) {
-  totals.smoothed += more.smoothed;
-  totals.nll += more.nll;
-  totals.correct += more.correct;
-  totals.tokens += more.tokens;
-}
-
-Record train_record(const Window& window, const CheckpointState& state, bool first) {
-  const double tokens = window.totals.tokens;
-  const double steps = static_cast<double>(window.steps);
-  Record record{"train", state.step};
-  if (first) {
-    record.add("loss", window.totals.smoothed / tokens)
-        .add("nll", window.totals.nll / tokens)
-        .add("accuracy", window.totals.correct / tokens)
-        .add("learning_rate", window.learning_rate)
-        .add("gradient_norm", window.gradient_norm)
-        .add("clipped_gradient_norm", window.clipped_gradient_norm)
-        .add("epoch", state.epochs_done)
-        .add("steps_per_second", steps / window.step_seconds)
-        .add("source_tokens_per_second", static_cast<double>(window.source_tokens) / window.step_seconds)
-        .add("target_tokens_per_second", static_cast<double>(window.target_tokens) / window.step_seconds)
-        .add("pairs", static_cast<double>(window.pairs) / steps)
-        .add("source_tokens", static_cast<double>(window.source_tokens) / steps)
-        .add("target_tokens", static_cast<double>(window.target_tokens) / steps);
-  }
-  record.add("steps", steps)
-      .add("step_seconds", window.step_seconds)
-      .add("compute_seconds", window.step_seconds - window.data_seconds - window.communication_seconds)
-      .add("communication_seconds", window.communication_seconds)
-      .add("transfer_seconds", window.transfer_seconds)
-      .add("data_seconds", window.data_seconds)
-      .add("idle_seconds", window.idle_seconds)
-      .add("validation_seconds", window.validation_seconds)
-      .add("checkpoint_seconds", window.checkpoint_seconds)
-      .add("flops", window.flops)
-      .add("rows", static_cast<double>(window.rows))
-      .add("dead_rows", static_cast<double>(window.dead_rows))
-      .add("sent_bytes", static_cast<double>(window.traffic.sent))
-      .add("received_bytes", static_cast<double>(window.traffic.received))
-      .add("skipped_steps", static_cast<double>(window.skipped))
-      .add("elapsed_seconds", state.elapsed_seconds)
-      .add("peak_memory_bytes", static_cast<double>(peak_memory()));
-  return record;
-}
-
-Progress progress_of(const Window& window, const CheckpointState& state, int64_t last_step, double share) {
-  Progress progress;
-  progress.step = state.step;
-  progress.last_step = last_step;
-  progress.epoch = state.epochs_done;
-  progress.loss = window.totals.smoothed / window.totals.tokens;
-  progress.learning_rate = window.learning_rate;
-  progress.gradient_norm = window.gradient_norm;
-  progress.tokens_per_second = static_cast<double>(window.target_tokens) / window.step_seconds;
-  progress.ms_per_step = window.step_seconds / static_cast<double>(window.steps) * 1e3;
-  progress.seconds_left = share > 0 ? state.elapsed_seconds * (1 - share) / share : -1;
-  return progress;
+void add_losses(TrainPoint& window, LossTotals& totals, const LossTotals& step) {
+  totals.smoothed += step.smoothed;
+  totals.nll += step.nll;
+  totals.correct += step.correct;
+  totals.tokens += step.tokens;
+  window.loss = totals.smoothed / totals.tokens;
+  window.nll = totals.nll / totals.tokens;
+  window.accuracy = totals.correct / totals.tokens;
 }
 
 void report_validation(const ValidationResult& result, const CheckpointState& state, double seconds,

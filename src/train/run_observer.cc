@@ -48,7 +48,8 @@ void RunObserver::write_report() {
     return;
   }
   try {
-    write_run_reports(run_.directory().root());
+    const RunReport report = read_report(run_.directory().root());
+    write_reports(std::span(&report, 1), run_.directory().root());
   } catch (const std::exception& error) {
     log::warning("no report was written: {}", error.what());
   }

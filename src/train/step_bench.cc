@@ -106,7 +106,7 @@ void describe(StepBench& bench, std::span<const TrainStep> steps, const Stepper&
     bench.flops += step_flops(model, step) / count;
     note_lengths(bench.lengths, step);
   }
-  bench.dead_rows = rows > 0 ? 1 - tokens / rows : 0;
+  bench.dead_share = rows > 0 ? 1 - tokens / rows : 0;
 }
 
 // One step, op by op, each timed by itself.

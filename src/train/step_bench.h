@@ -23,11 +23,11 @@ struct StepBench {
   double source_tokens = 0;  // a step, true ones
   double target_tokens = 0;
   double rounds = 0;
-  double flops = 0;      // a step, on true tokens
-  double dead_rows = 0;  // share of the capacity that holds no token
-  int64_t too_long = 0;  // pairs that no step has: a side exceeds `longest` tokens
-  int64_t longest = 0;   //
-  size_t memory = 0;     // bytes taken on the device, without the driver's own
+  double flops = 0;       // a step, on true tokens
+  double dead_share = 0;  // share of the capacity that holds no token
+  int64_t too_long = 0;   // pairs that no step has: a side exceeds `longest` tokens
+  int64_t longest = 0;    //
+  size_t memory = 0;      // bytes taken on the device, without the driver's own
   Ceilings ceilings;
   std::vector<OpProfile> profile;    // of one step, op by op; empty where it was not asked for
   std::vector<std::string> lengths;  // "source target" of every pair of the timed steps, in order

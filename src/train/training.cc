@@ -142,24 +142,41 @@ void Training::give_step() {
   const auto begin = Clock::now();
   GivenStep given;
   given.step = batches_->next();
-  window_.data_seconds += seconds_since(begin);
+  const double waited = seconds_since(begin);
+  window_.data_seconds += waited;
+  window_.compute_seconds -= waited;  // count() adds the whole step
 
   StepState state;
   state.seed = config_.seed;
   state.step = static_cast<uint32_t>(this->given());
   state.loss_scale = 1.0F / static_cast<float>(given.step.target_tokens);
-  given.learning_rate = learning_rate(config_.schedule, this->given()) * state_.learning_rate_factor;
-  state.learning_rate = static_cast<float>(given.learning_rate);
+  given.counts = counts_of(given.step);
+  state.learning_rate = static_cast<float>(given.counts.learning_rate);
   given.pause = wants_pause();
   state.pause = given.pause ? 1 : 0;
-  given.flops = step_flops(config_.model, given.step);
-  given.rows = stepper_.rows_of(given.step);
-  given.tokens = tokens_of(given.step);
-  given.traffic = stepper_.planned_traffic(given.step);
   give_to_backend(given.step, state);
   last_epochs_done_ = given.step.epochs_done;
   given.step.rounds.clear();
   given_.push_back(std::move(given));
+}
+
+TrainPoint Training::counts_of(const TrainStep& step) const {
+  TrainPoint counts;
+  counts.records = 0;  // a part of one
+  counts.steps = 1;
+  counts.step = given() + 1;
+  counts.epoch = step.epochs_done;
+  counts.learning_rate = learning_rate(config_.schedule, given()) * state_.learning_rate_factor;
+  counts.pairs = static_cast<double>(step.pairs);
+  counts.source_tokens = static_cast<double>(step.source_tokens);
+  counts.target_tokens = static_cast<double>(step.target_tokens);
+  counts.flops = step_flops(config_.model, step);
+  counts.rows = static_cast<double>(stepper_.rows_of(step));
+  counts.dead_rows = counts.rows - static_cast<double>(tokens_of(step));
+  const Traffic planned = stepper_.planned_traffic(step);
+  counts.sent_bytes = static_cast<double>(planned.sent);
+  counts.received_bytes = static_cast<double>(planned.received);
+  return counts;
 }
 
 void Training::give_to_backend(const TrainStep& step, const StepState& state) {
@@ -212,32 +229,26 @@ void Training::count(const GivenStep& given, const StepResult& result) {
   state_.source_tokens += step.source_tokens;
   state_.target_tokens += step.target_tokens;
 
-  window_.step_seconds += seconds_since(counted_);
+  const double waited = result.clock.communication_seconds();
+  window_ = merged(window_, given.counts);
+  window_.elapsed_seconds = elapsed();
+  window_.communication_seconds += waited;
+  window_.compute_seconds += seconds_since(counted_) - waited;
   counted_ = Clock::now();
-  window_.communication_seconds += result.clock.communication_seconds();
   window_.idle_seconds += ended_ == 0 ? 0 : static_cast<double>(result.clock.begin - ended_) * 1e-9;
   ended_ = result.clock.end;
-  window_.flops += given.flops;
-  window_.rows += given.rows;
-  window_.dead_rows += given.rows - given.tokens;
-  window_.traffic = window_.traffic + given.traffic;
   pause_asked_ = pause_asked_ || (team_update_ ? result.pause > 0 : given.pause);
-  ++window_.steps;
-  window_.pairs += step.pairs;
-  window_.source_tokens += step.source_tokens;
-  window_.target_tokens += step.target_tokens;
-  window_.learning_rate = given.learning_rate;
   if (update.finite == 0) {
     ++state_.skipped;
     ++state_.skipped_in_a_row;
-    ++window_.skipped;
+    ++window_.skipped_steps;
     log::warning("step {}: the gradient is not finite; the step is skipped ({} in a row, {} in all)",
                  grouped(state_.step), state_.skipped_in_a_row, grouped(state_.skipped));
     event("skipped", "gradient not finite");
     return;
   }
   state_.skipped_in_a_row = 0;
-  window_.add(result.totals);
+  add_losses(window_, losses_, result.totals);
   window_.gradient_norm = update.norm;
   window_.clipped_gradient_norm = update.norm * static_cast<double>(update.clip_factor);
 }
@@ -262,6 +273,7 @@ void Training::roll_back() {
   observer_->rewind(state_.step);
   event("rollback", fmt::format("from step {}", failed.step));
   window_ = {};
+  losses_ = {};
   start_batches();
 }
 

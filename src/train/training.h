@@ -31,12 +31,8 @@ namespace tandem {
 // A step that was given to the backend and whose result is not there yet; its sentences are no longer needed.
 struct GivenStep {
   TrainStep step;
-  double learning_rate = 0;
-  double flops = 0;      // of this rank's part
-  int64_t rows = 0;      // of this rank's part, worked through
-  int64_t tokens = 0;    // that these hold
-  bool pause = false;    // this rank wants a pause after it
-  Traffic traffic = {};  // of this rank, by plan
+  TrainPoint counts;   // for its record: what is known without its result; traffic is by plan
+  bool pause = false;  // this rank wants a pause after it
 };
 
 class Training {
@@ -64,6 +60,7 @@ class Training {
   void tell_setup();
 
   void give_step();
+  TrainPoint counts_of(const TrainStep& step) const;
   void give_to_backend(const TrainStep& step, const StepState& state);
   void take_result();
   void take_all_results();
@@ -79,6 +76,7 @@ class Training {
   std::optional<std::string> end_reached() const { return tandem::end_reached(config_.stop, state_); }
   double share_done() const { return tandem::share_done(config_.stop, state_); }
   double elapsed() const { return state_.elapsed_seconds; }
+  double seconds_left() const { return share_done() > 0 ? elapsed() * (1 - share_done()) / share_done() : -1; }
   void tick();  // brings state_.elapsed_seconds up to date
 
   void event(const std::string& name, const std::string& details);
@@ -121,7 +119,8 @@ class Training {
   bool pause_asked_ = false;  // by a rank, with the last step that was counted
 
   CheckpointState state_;
-  Window window_;
+  TrainPoint window_;  // since the last log line
+  LossTotals losses_;  // of its steps that were not skipped
   Clock::time_point ticked_ = Clock::now();
   Clock::time_point counted_ = Clock::now();  // when the last result was there
   uint64_t ended_ = 0;                        // the last step, by the device's clock; 0 = there was a pause

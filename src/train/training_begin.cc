@@ -1,6 +1,7 @@
 
 #include "backend/cuda_device.h"
 #include "core/file.h"
+#include "core/human.h"
 #include "core/log.h"
 #include "data/prepared_files.h"
 #include "store/checkpoint_state.h"

@@ -1,4 +1,6 @@
 #include "core/log.h"
+#include "observe/memory.h"
+#include "observe/progress.h"
 #include "train/training.h"
 
 namespace tandem {
@@ -56,24 +58,27 @@ void Training::event(const std::string& name, const std::string& details) {
 }
 
 void Training::show_progress() {
-  if (log::on_terminal() && window_.totals.tokens > 0) {
-    log::status(status_line(progress_of(window_, state_, config_.stop.max_steps, share_done()), log::columns()));
+  if (log::on_terminal() && losses_.tokens > 0) {
+    log::status(status_line(window_, config_.stop.max_steps, seconds_left(), log::columns()));
   }
 }
 
 void Training::write_log() {
-  if (window_.totals.tokens > 0) {
+  if (losses_.tokens > 0) {
     const Traffic now = communicator_.traffic();
     if (now.sent > 0) {  // otherwise the engine does not count, and the plan stands for it
-      window_.traffic = {now.sent - traffic_.sent, now.received - traffic_.received};
+      window_.sent_bytes = static_cast<double>(now.sent - traffic_.sent);
+      window_.received_bytes = static_cast<double>(now.received - traffic_.received);
       traffic_ = now;
     }
     window_.transfer_seconds = communicator_.transfer_seconds() - transferred_;
     transferred_ += window_.transfer_seconds;
-    observer_->write(train_record(window_, state_, team_run_.first()));
-    log::info("{}", console_line(progress_of(window_, state_, config_.stop.max_steps, share_done())));
+    window_.peak_memory_bytes = static_cast<double>(peak_memory());
+    observer_->write(train_record(window_, team_run_.first()));
+    log::info("{}", console_line(window_, config_.stop.max_steps, seconds_left()));
   }
   window_ = {};
+  losses_ = {};
 }
 
 bool Training::validation_due() const {

@@ -1,5 +1,7 @@
 // What a validation of a real run leaves behind.
 #include "end_to_end/program.h"
+#include "observe/known_fields.h"
+#include "observe/read_metrics.h"
 #include "observe/run_reader.h"
 
 namespace tandem::testing {
@@ -23,6 +25,11 @@ TEST(Validation, RecordsBleuWithItsInterval) {
   EXPECT_NE(state.find("\"bleu\""), std::string::npos);
   EXPECT_EQ(state.find("bleu_low"), std::string::npos) << "of the record, not of the checkpoint";
   EXPECT_NE(read_text(directory / "run/report.json").find("\"bleu_low\""), std::string::npos);
+  for (const Record& record : read_metrics(directory / "run/metrics/0.jsonl").records) {
+    for (const auto& [name, value] : record.fields) {
+      EXPECT_TRUE(is_known_field(record.kind, name)) << record.kind << " " << name;
+    }
+  }
 }
 
 TEST(Report, NeedsNothingButTheRun) {

@@ -8,10 +8,13 @@
 
 #include "core/error.h"
 #include "observe/metrics_writer.h"
+#include "read_metrics.h"
 #include "temporary_directory.h"
 
 namespace tandem {
 namespace {
+
+using testing::read_metrics;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -100,7 +103,7 @@ TEST(Metrics, a_record_is_in_the_file_at_once) {
     writer.write(train(step));
     EXPECT_EQ(steps(path).size(), static_cast<size_t>(step));
   }
-  const Metrics read = read_metrics(path);
+  const testing::Metrics read = read_metrics(path);
   EXPECT_EQ(read.records[2].number("nll"), 1.0 / 3);
   EXPECT_EQ(read.records[2].time, 1003.5);
   EXPECT_EQ(read.records[2].kind, "train");
@@ -112,7 +115,7 @@ TEST(Metrics, reader_skips_garbage) {
   const auto path = directory.path() / "0.jsonl";
   append(path,
          to_json(train(1)) + "\n" + std::string(50, '\0') + "\ngarbage\n" + to_json(train(2)) + "\n{\"kind\":\"tr");
-  const Metrics read = read_metrics(path);
+  const testing::Metrics read = read_metrics(path);
   ASSERT_EQ(read.records.size(), 2U);
   EXPECT_EQ(read.records[1].step, 2);
   EXPECT_EQ(read.skipped, 3);

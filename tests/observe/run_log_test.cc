@@ -6,10 +6,13 @@
 #include <cstdlib>
 #include <limits>
 
+#include "read_metrics.h"
 #include "temporary_directory.h"
 
 namespace tandem {
 namespace {
+
+using testing::read_metrics;
 
 Record train_record(int64_t step, double shift) {
   const auto t = static_cast<double>(step);
@@ -91,7 +94,7 @@ TEST(RunLog, writes_a_run_with_a_resume_and_a_rollback) {
     log.finish(true);
   }
 
-  const Metrics metrics = read_metrics(run / "metrics" / "0.jsonl");
+  const testing::Metrics metrics = read_metrics(run / "metrics" / "0.jsonl");
   EXPECT_EQ(metrics.skipped, 0);
   int64_t step = 0;
   for (const Record& record : metrics.records) {

@@ -13,9 +13,10 @@
 #include <random>
 #include <thread>
 
+#include "observe/fields.h"
 #include "observe/metrics_writer.h"
 #include "observe/run_reader.h"
-#include "observe/thinning.h"
+#include "read_metrics.h"
 #include "temporary_directory.h"
 
 namespace tandem {
@@ -23,6 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::memory_directory;
+using testing::read_metrics;
 using testing::TemporaryDirectory;
 
 // A window of 10 steps as the trainer writes it.

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "observe/memory.h"
-#include "report/write_reports.h"
+#include "report/run_report.h"
 #include "temporary_directory.h"
 
 namespace tandem {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -44,6 +45,28 @@ TEST(Prometheus, SaysStepsAndVerdicts) {
   EXPECT_NE(text.find("tandem_step{run=\"made\"} 20000\n"), std::string::npos);
   EXPECT_NE(text.find("tandem_verdict{run=\"made\",question=\"how_long\",answer=\"silent\""), std::string::npos);
   EXPECT_TRUE(to_prometheus({}).starts_with("# HELP tandem_verdict"));
+}
+
+TEST(Prometheus, HasTheFieldsOfTheNewestRecords) {
+  const RunReport report = testing::made_report();
+  const std::string text = to_prometheus(std::span(&report, 1));
+  const auto value = [&](const std::string& name) {
+    const size_t at = text.find("\n" + name + "{run=\"made\"} ");
+    return at == std::string::npos ? kUnknown : std::stod(text.substr(text.find("} ", at) + 2));
+  };
+  const TrainPoint& train = report.run.main().train.back();
+  const ValidPoint& valid = report.run.main().valid.back();
+  EXPECT_EQ(value("tandem_train_nll"), train.nll);
+  EXPECT_EQ(value("tandem_learning_rate"), train.learning_rate);
+  EXPECT_EQ(value("tandem_step_seconds"), train.step_seconds() / train.steps) << "a mean step";
+  EXPECT_EQ(value("tandem_target_tokens"), 2600) << "a step";
+  EXPECT_EQ(value("tandem_target_tokens_per_second"), train.target_tokens / train.step_seconds());
+  EXPECT_EQ(value("tandem_dead_rows"), 0);
+  EXPECT_EQ(value("tandem_elapsed_seconds"), train.elapsed_seconds);
+  EXPECT_EQ(value("tandem_validation_nll"), valid.nll);
+  EXPECT_EQ(value("tandem_training_sample_nll"), valid.train_nll);
+  EXPECT_EQ(value("tandem_bleu"), valid.bleu);
+  EXPECT_TRUE(std::isnan(value("tandem_chrf"))) << "not measured";
 }
 
 }  // namespace

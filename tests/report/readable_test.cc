@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "observe/metrics_line.h"
 #include "report/made_report.h"
 #include "report/text.h"
 
@@ -58,8 +59,8 @@ TEST(Readable, SeveralRunsAreComparedFirst) {
 }
 
 TEST(Readable, TextsAreCutBetweenCharacters) {
-  EXPECT_EQ(shortened("abc", 3), "abc");
-  EXPECT_EQ(shortened("ab\xC3\xBC"
+  EXPECT_EQ(kept_text("abc", 3), "abc");
+  EXPECT_EQ(kept_text("ab\xC3\xBC"
                       "d",
                       3),
             "ab...");

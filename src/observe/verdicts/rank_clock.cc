@@ -6,7 +6,7 @@
 #include <limits>
 #include <span>
 
-#include "observe/run_reader_points.h"
+#include "observe/fields.h"
 
 namespace tandem {
 
@@ -68,9 +68,7 @@ std::vector<RankClock> clocks_of(const RunData& run) {
   std::vector<RankClock> clocks;
   for (const RankMetrics& metrics : run.ranks) {
     RankClock clock{.rank = metrics.rank, .setup = setup_of(metrics), .windows = windows_of(metrics)};
-    for (const TrainPoint& point : clock.windows) {
-      clock.sum = merged(clock.sum, point);
-    }
+    clock.sum = total(clock.windows);
     if (clock.sum.steps > 0) {
       clock.probe = probed(metrics);
       clocks.push_back(std::move(clock));
