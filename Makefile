@@ -1,6 +1,6 @@
 # Every target first installs the packages that it needs and that are missing (Debian 12, root or sudo).
 #   make demo     train a small model on made-up data and translate with it: minutes, no data needed
-#   make build    build the program, build/release/bin/tandem
+#   make build    build the program and the library: build/release/bin/tandem, build/release/lib/libtandem.so
 #   make test     build and run every test that a CPU can run
 #   make soak     run every test at its full count, and the tests under sanitizers: hours
 #   make bench    measure matrix products, the training step (also against PyTorch) and preparation
@@ -16,7 +16,7 @@ TANDEM := $(BUILD)/bin/tandem
 build:
 	@tools/install-packages build
 	@cmake --preset release
-	@cmake --build $(BUILD) --target tandem
+	@cmake --build $(BUILD) --target tandem libtandem
 
 demo: build
 	@$(TANDEM) demo

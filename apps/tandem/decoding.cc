@@ -1,28 +1,13 @@
 #include "decoding.h"
 
+#include "core/error.h"
+#include "core/log.h"
 #include "data/lines.h"
+#include "decode/line_translator.h"
+#include "decode/translation_status.h"
 #include "text/cleaning.h"
-#include "train/setup.h"
 
 namespace tandem::cli {
-
-namespace {
-
-TranslateOptions translate_options(const DecodingOptions& options, int n_best, std::function<void()> before_batch) {
-  TranslateOptions translate;
-  translate.decode = {.beam = options.beam, .alpha = options.alpha, .n_best = n_best, .max_extra = options.max_extra};
-  translate.batch = options.batch;
-  translate.threads = options.threads;
-  translate.before_batch = std::move(before_batch);
-  check(translate);
-  return translate;
-}
-
-}  // namespace
-
-Precision precision_of(const std::string& name) {
-  return name == "f32" ? Precision::f32 : name == "bf16" ? Precision::bf16 : Precision::automatic;
-}
 
 void add_decoding_options(Command& command, DecodingOptions& options) {
   command
@@ -41,12 +26,38 @@ void add_decoding_options(Command& command, DecodingOptions& options) {
                "use the trained weights even where the checkpoint has their moving average");
 }
 
-LoadedTranslator::LoadedTranslator(const DecodingOptions& options, int n_best, std::function<void()> before_batch)
-    : translate(translate_options(options, n_best, std::move(before_batch))),
-      backend(make_backend(options.device, options.threads)),
-      model(*backend, options.model, compute_type(precision_of(options.precision), *backend), !options.no_ema),
-      decoder(*backend, model.model(), model.weights()),
-      translator(decoder, model.subwords(Side::source), model.subwords(Side::target), translate) {}
+TranslateOptions translate_options(const DecodingOptions& options, int n_best) {
+  TranslateOptions translate;
+  translate.search = {.beam = options.beam, .alpha = options.alpha, .n_best = n_best, .max_extra = options.max_extra};
+  translate.call.batch = options.batch;
+  translate.call.on_progress = translation_status();
+  check(translate);
+  return translate;
+}
+
+Translator open_translator(const DecodingOptions& options) {
+  ModelOptions model;
+  model.device = options.device;
+  model.threads = options.threads;
+  model.precision = precision_of(options.precision);
+  model.use_average = !options.no_ema;
+  model.on_message = [](Severity severity, const std::string& line) {
+    severity == Severity::warning ? log::write_warning(line) : log::write_info(line);
+  };
+  return Translator(options.model, model);
+}
+
+std::vector<std::string> best_of(std::vector<std::vector<Translation>> translations) {
+  std::vector<std::string> best;
+  for (std::vector<Translation>& one : translations) {
+    best.push_back(std::move(one.front().text));
+  }
+  return best;
+}
+
+Precision precision_of(const std::string& name) {
+  return name == "f32" ? Precision::f32 : name == "bf16" ? Precision::bf16 : Precision::automatic;
+}
 
 std::vector<std::string> read_lines(const std::string& file) {
   LineReader reader(file);

@@ -1,13 +1,11 @@
-// What `translate` and `evaluate` share: the options of decoding, and a model that is ready to translate.
+// What `translate` and `evaluate` share: their options, as the library takes them.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "cli.h"
-#include "decode/line_translator.h"
-#include "store/model_loader.h"
+#include "tandem/translator.h"
 
 namespace tandem::cli {
 
@@ -25,16 +23,14 @@ struct DecodingOptions {
 
 void add_decoding_options(Command& command, DecodingOptions& options);
 
-// Fails before anything is loaded when an option is impossible.
-struct LoadedTranslator {
-  LoadedTranslator(const DecodingOptions& options, int n_best, std::function<void()> before_batch = {});
+// Fails if an option is impossible. The progress is drawn as a status line.
+TranslateOptions translate_options(const DecodingOptions& options, int n_best);
 
-  TranslateOptions translate;
-  std::unique_ptr<Backend> backend;
-  InferenceModel model;
-  BatchDecoder decoder;
-  LineTranslator translator;
-};
+// Loads the model; what the library has to say goes to the log.
+Translator open_translator(const DecodingOptions& options);
+
+// The best translation of each line.
+std::vector<std::string> best_of(std::vector<std::vector<Translation>> translations);
 
 Precision precision_of(const std::string& name);  // auto, f32 or bf16
 

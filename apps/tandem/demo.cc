@@ -164,8 +164,8 @@ std::vector<std::string> translate(const fs::path& out, int threads, const DemoT
   DecodingOptions options;
   options.model = (out / "run").string();
   options.threads = threads;
-  LoadedTranslator loaded(options, 1);
-  std::vector<std::string> translations = loaded.translator.translate_best(test.source);
+  Translator translator = open_translator(options);
+  std::vector<std::string> translations = best_of(translator.translate(test.source, translate_options(options, 1)));
   write_lines(out / "test.out.de", translations);
   return translations;
 }

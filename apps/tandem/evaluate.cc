@@ -10,7 +10,6 @@
 #include "decoding.h"
 #include "text/bleu.h"
 #include "text/chrf.h"
-#include "train/loss_evaluation.h"
 
 namespace tandem::cli {
 
@@ -23,59 +22,60 @@ struct EvaluateArguments {
 };
 
 struct Evaluation {
-  size_t sentences = 0;
-  PairLoss loss;
+  size_t sentences = 0, too_long = 0;
+  double nll = 0, accuracy = 0;  // per target token
+  int64_t tokens = 0;
   BleuScore bleu;
   ChrfScore chrf;
   std::string bleu_signature = signature(BleuOptions{}, 1);
   std::string chrf_signature = signature(ChrfOptions{}, 1);
 };
 
-PairLoss loss_of(LoadedTranslator& loaded, const std::vector<std::string>& source,
-                 const std::vector<std::string>& target) {
-  const auto encode = [&](Side side, const std::vector<std::string>& lines) {
-    std::vector<Ids> ids(lines.size());
-    for (size_t i = 0; i < lines.size(); ++i) {
-      loaded.model.subwords(side).encode(lines[i], ids[i]);
-    }
-    return ids;
-  };
-  Arena arena([&](size_t bytes) { return loaded.backend->allocate(bytes); });
-  const PairLoss loss = evaluate_loss(*loaded.backend, loaded.model.model(), loaded.model.weights(),
-                                      encode(Side::source, source), encode(Side::target, target), arena);
-  require(loss.totals.tokens > 0, "every pair is longer than the model's limit of {} pieces: no loss can be computed",
-          loaded.model.model().config().max_length);
-  if (loss.too_long > 0) {
-    log::warning("{} pairs are longer than the model's limit of {} pieces and are left out of the loss", loss.too_long,
-                 loaded.model.model().config().max_length);
+void add_loss(Evaluation& result, Translator& translator, const std::vector<std::string>& source,
+              const std::vector<std::string>& target) {
+  double log_probability = 0;
+  int64_t correct = 0;
+  for (const PairScore& pair : translator.score(source, target)) {
+    log_probability += pair.log_probability;
+    result.tokens += pair.tokens;
+    correct += pair.correct;
+    result.too_long += pair.too_long();
   }
-  return loss;
+  const int64_t limit = translator.info().max_pieces;
+  require(result.tokens > 0, "every pair is longer than the model's limit of {} pieces: no loss can be computed",
+          limit);
+  if (result.too_long > 0) {
+    log::warning("{} pairs are longer than the model's limit of {} pieces and are left out of the loss",
+                 result.too_long, limit);
+  }
+  result.nll = -log_probability / static_cast<double>(result.tokens);
+  result.accuracy = static_cast<double>(correct) / static_cast<double>(result.tokens);
 }
 
-nlohmann::ordered_json to_json(const Evaluation& result, const LoadedTranslator& loaded) {
-  return {{"model", loaded.model.directory().string()},
-          {"step", loaded.model.step()},
+nlohmann::ordered_json to_json(const Evaluation& result, const ModelInfo& model, const SearchOptions& search) {
+  return {{"model", model.directory},
+          {"step", model.step},
           {"sentences", result.sentences},
-          {"nll", result.loss.nll()},
-          {"perplexity", std::exp(result.loss.nll())},
-          {"accuracy", result.loss.accuracy()},
-          {"target_tokens", result.loss.totals.tokens},
-          {"too_long", result.loss.too_long},
+          {"nll", result.nll},
+          {"perplexity", std::exp(result.nll)},
+          {"accuracy", result.accuracy},
+          {"target_tokens", static_cast<double>(result.tokens)},
+          {"too_long", result.too_long},
           {"bleu", result.bleu.score},
           {"bleu_details", result.bleu.details},
           {"bleu_signature", result.bleu_signature},
           {"chrf", result.chrf.score},
           {"chrf_signature", result.chrf_signature},
-          {"beam", loaded.translate.decode.beam},
-          {"alpha", loaded.translate.decode.alpha}};
+          {"beam", search.beam},
+          {"alpha", search.alpha}};
 }
 
 void print_text(const Evaluation& result) {
   fmt::print("sentences   {}\n", result.sentences);
-  fmt::print("loss        {:.4f} nats a target piece (negative log-likelihood, no smoothing; {:.0f} pieces)\n",
-             result.loss.nll(), result.loss.totals.tokens);
-  fmt::print("perplexity  {:.3f}\n", std::exp(result.loss.nll()));
-  fmt::print("accuracy    {:.2f} % of pieces\n", 100 * result.loss.accuracy());
+  fmt::print("loss        {:.4f} nats a target piece (negative log-likelihood, no smoothing; {} pieces)\n", result.nll,
+             result.tokens);
+  fmt::print("perplexity  {:.3f}\n", std::exp(result.nll));
+  fmt::print("accuracy    {:.2f} % of pieces\n", 100 * result.accuracy);
   fmt::print("{}\n{}\n", result.bleu.text(2, result.bleu_signature), result.chrf.text(2, result.chrf_signature));
 }
 
@@ -88,11 +88,12 @@ void run_evaluate(const EvaluateArguments& arguments) {
   if (!arguments.output.empty()) {
     output = std::make_unique<TextOutput>(arguments.output);
   }
-  LoadedTranslator loaded(arguments.decoding, 1);
+  const TranslateOptions options = translate_options(arguments.decoding, 1);
+  Translator translator = open_translator(arguments.decoding);
   Evaluation result;
   result.sentences = source.size();
-  result.loss = loss_of(loaded, source, target);
-  const std::vector<std::string> translations = loaded.translator.translate_best(source);
+  add_loss(result, translator, source, target);
+  const std::vector<std::string> translations = best_of(translator.translate(source, options));
   result.bleu = corpus_bleu(translations, {target});
   result.chrf = corpus_chrf(translations, {target});
   if (output) {
@@ -102,7 +103,7 @@ void run_evaluate(const EvaluateArguments& arguments) {
     output->finish();
   }
   if (arguments.json) {
-    fmt::print("{}\n", to_json(result, loaded).dump(1));
+    fmt::print("{}\n", to_json(result, translator.info(), options.search).dump(1));
   } else {
     print_text(result);
   }

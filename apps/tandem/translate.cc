@@ -7,6 +7,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <stop_token>
 
 #include "commands.h"
 #include "core/error.h"
@@ -62,18 +63,34 @@ void run_translate(const TranslateArguments& arguments) {
   if (output.is_file()) {
     signals.emplace();  // so that nothing half-written is left behind
   }
-  LoadedTranslator loaded(arguments.decoding, std::max(1, arguments.n_best), [&signals] {
-    if (const int signal = signals ? signals->stop_signal() : 0; signal != 0) {
-      throw Interrupted(signal, "interrupted; nothing was written");
+  TranslateOptions options = translate_options(arguments.decoding, std::max(1, arguments.n_best));
+  std::stop_source stop;
+  options.call.stop = stop.get_token();
+  options.call.on_progress = [&signals, &stop, show = options.call.on_progress](const CallProgress& progress) {
+    show(progress);
+    if (signals && signals->stop_signal() != 0) {
+      stop.request_stop();
     }
-  });
-  log::info("{}; {}, step {}", loaded.backend->description(), loaded.model.directory().string(), loaded.model.step());
+  };
+  Translator translator = open_translator(arguments.decoding);
+  log::info("{}; {}, step {}", translator.info().device, translator.info().directory, translator.info().step);
   // Many batches at a time, so that sentences of similar length meet; at a terminal every line is answered at once.
-  const int64_t window = typed ? 1 : 64 * loaded.translator.batch();
+  const int64_t batch = options.call.batch > 0 ? options.call.batch : translator.info().usual_batch;
   const OutputFormat format = arguments.n_best > 0 ? OutputFormat::n_best
                               : arguments.scores   ? OutputFormat::scores
                                                    : OutputFormat::text;
-  const StreamSummary summary = translate_stream(loaded.translator, next_line, window, format,
+  const auto translate = [&](std::span<const std::string> lines, int64_t first_line) {
+    options.first_line = first_line;
+    try {
+      return translator.translate(lines, options);
+    } catch (const Error&) {
+      if (stop.stop_requested()) {
+        throw Interrupted(signals->stop_signal(), "interrupted; nothing was written");
+      }
+      throw;
+    }
+  };
+  const StreamSummary summary = translate_stream(translate, next_line, typed ? 1 : 64 * batch, format,
                                                  [&output](std::string_view text) { output.write(text); });
   output.finish();
   const double seconds = std::max(summary.seconds, 1e-6);

@@ -18,6 +18,11 @@ inline int gpu_count() { return static_cast<int>(usable_gpus().size()); }
 
 std::string gpu_bus_id(int device);  // where it is plugged in: "0000:18:00.0"
 
+// CUDA has a current GPU for each thread. A backend's GPU is that of the thread that made it; another thread must
+// choose it before it uses the backend. -1: there is none.
+int gpu_of_this_thread();
+void use_gpu(int device);
+
 // The GPU with this number. Fails with one sentence where it is missing or too old.
 std::unique_ptr<Backend> make_cuda_backend(int device);
 

@@ -3,42 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "text/subwords.h"
+#include "decode/packed_lines.h"
+#include "decode/upload_tables.h"
 
 namespace tandem {
 
 namespace {
-
-// Host tables that travel to the backend in one upload. Their memory is kept for the next ones.
-class UploadTables {
- public:
-  void clear() { used_ = 0; }
-  // Returns where the table begins; what it holds is written through at().
-  int64_t add(int64_t count) {
-    const int64_t begin = used_;
-    used_ += count;
-    numbers_.resize(std::max(numbers_.size(), static_cast<size_t>(used_)));
-    return begin;
-  }
-  int64_t add(std::span<const int32_t> table) {
-    const int64_t begin = add(static_cast<int64_t>(table.size()));
-    std::copy(table.begin(), table.end(), at(begin));
-    return begin;
-  }
-  int32_t* at(int64_t begin) { return numbers_.data() + begin; }
-  void upload(Backend& backend, Arena& arena) {
-    view_ = arena.take(DType::i32, 1, used_);
-    backend.upload(view_, numbers_.data());
-  }
-  View table(int64_t begin, int64_t rows, int64_t cols) const {
-    return view_.slice_cols(begin, rows * cols).reshape(rows, cols);
-  }
-
- private:
-  std::vector<int32_t> numbers_;  // the first `used_` of them
-  int64_t used_ = 0;
-  View view_;
-};
 
 // The encoded source sentences, and where each one lies.
 struct EncodedSource {
@@ -49,28 +19,14 @@ struct EncodedSource {
 
 EncodedSource encode(Backend& backend, Transformer& model, const Weights& weights,
                      std::span<const std::vector<int32_t>> sources, Arena& arena) {
-  std::vector<int32_t> tokens, position, starts{0};
   EncodedSource encoded;
-  PackedSide side;
+  PackedLines packed;
   for (const std::vector<int32_t>& ids : sources) {
-    const auto length = static_cast<int32_t>(ids.size()) + 1;
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-    tokens.push_back(kEos);
-    for (int32_t i = 0; i < length; ++i) {
-      position.push_back(i);
-    }
-    encoded.first.push_back(starts.back());
-    encoded.length.push_back(length);
-    starts.push_back(starts.back() + length);
-    side.longest = std::max<int64_t>(side.longest, length);
+    encoded.first.push_back(packed.rows());
+    encoded.length.push_back(static_cast<int32_t>(ids.size()) + 1);
+    packed.add_source(ids);
   }
-  UploadTables tables;
-  const int64_t tokens_at = tables.add(tokens), position_at = tables.add(position), starts_at = tables.add(starts);
-  tables.upload(backend, arena);
-  side.tokens = tables.table(tokens_at, 1, static_cast<int64_t>(tokens.size()));
-  side.position = tables.table(position_at, 1, static_cast<int64_t>(position.size()));
-  side.starts = tables.table(starts_at, 1, static_cast<int64_t>(starts.size()));
-  encoded.memory = model.encode(weights, side, arena);
+  encoded.memory = model.encode(weights, packed.upload(backend, arena), arena);
   return encoded;
 }
 
@@ -161,39 +117,6 @@ class TransformerScorer : public StepScorer {
 
 }  // namespace
 
-KeyValueCache::KeyValueCache(Backend& backend, const ModelConfig& config, DType dtype)
-    : backend_(backend), layers_(config.decoder_layers), width_(config.width), dtype_(dtype) {}
-
-void KeyValueCache::reserve(int64_t rows, int64_t used) {
-  constexpr int64_t kSmallest = 1024;
-  if (rows <= capacity_) {
-    return;
-  }
-  const int64_t capacity = std::max({rows, 2 * capacity_, kSmallest});
-  Buffer buffer = backend_.allocate(static_cast<size_t>(2 * layers_ * capacity * width_) * size_of(dtype_));
-  const View all = buffer.view(dtype_, 2 * layers_ * capacity, width_);
-  std::vector<View> keys, values;
-  for (int64_t layer = 0; layer < layers_; ++layer) {
-    keys.push_back(all.slice_rows(2 * layer * capacity, capacity));
-    values.push_back(all.slice_rows((2 * layer + 1) * capacity, capacity));
-    if (used > 0) {
-      backend_.copy(keys.back().slice_rows(0, used), keys_[static_cast<size_t>(layer)].slice_rows(0, used));
-      backend_.copy(values.back().slice_rows(0, used), values_[static_cast<size_t>(layer)].slice_rows(0, used));
-    }
-  }
-  buffer_ = std::move(buffer);
-  keys_ = std::move(keys);
-  values_ = std::move(values);
-  capacity_ = capacity;
-}
-
-void KeyValueCache::clear() {
-  buffer_ = {};
-  keys_.clear();
-  values_.clear();
-  capacity_ = 0;
-}
-
 BatchDecoder::BatchDecoder(Backend& backend, Transformer& model, const Weights& weights)
     : backend_(backend),
       model_(model),
@@ -202,7 +125,7 @@ BatchDecoder::BatchDecoder(Backend& backend, Transformer& model, const Weights& 
       cache_(backend, model.config(), weights.compute.dtype) {}
 
 std::vector<std::vector<Hypothesis>> BatchDecoder::translate(std::span<const std::vector<int32_t>> sources,
-                                                             const DecodeConfig& config) {
+                                                             const SearchOptions& config) {
   if (sources.empty()) {
     return {};
   }

@@ -11,31 +11,11 @@
 
 #include "backend/backend.h"
 #include "decode/beam_search.h"
+#include "decode/key_value_cache.h"
 #include "model/transformer.h"
 #include "tensor/arena.h"
 
 namespace tandem {
-
-// Memory of all layers' keys and values; grows by doubling and is kept from batch to batch.
-class KeyValueCache {
- public:
-  KeyValueCache(Backend& backend, const ModelConfig& config, DType dtype);
-
-  // Makes room for `rows` rows; the first `used` rows keep their content.
-  void reserve(int64_t rows, int64_t used);
-  void clear();  // holds no memory
-
-  std::span<const View> keys() const { return keys_; }      // for each layer [capacity, D]
-  std::span<const View> values() const { return values_; }  //
-
- private:
-  Backend& backend_;
-  int64_t layers_, width_;
-  DType dtype_;
-  int64_t capacity_ = 0;
-  Buffer buffer_;
-  std::vector<View> keys_, values_;
-};
 
 // Not thread-safe: one call at a time. Everything given must outlive it.
 class BatchDecoder {
@@ -50,7 +30,7 @@ class BatchDecoder {
   // Translations of each source (ids without bos and eos, at most longest_source() of them), best first. A sentence's
   // result does not depend on the others. Where the memory does not suffice (OutOfMemory), none is held afterwards.
   std::vector<std::vector<Hypothesis>> translate(std::span<const std::vector<int32_t>> sources,
-                                                 const DecodeConfig& config);
+                                                 const SearchOptions& config);
 
  private:
   Backend& backend_;

@@ -20,6 +20,7 @@ struct Finished {
   int32_t last = 0;  // node
   double log_probability = 0;
   double score = 0;
+  int64_t tokens = 0;
 };
 
 struct Sentence {
@@ -45,7 +46,7 @@ struct Candidate {
 
 // The candidates that a step looks at: one for greedy; otherwise twice the beam, so that a full beam is left even
 // when every hypothesis may end here.
-size_t search_width(const DecodeConfig& config) { return config.beam == 1 ? 1 : 2 * static_cast<size_t>(config.beam); }
+size_t search_width(const SearchOptions& config) { return config.beam == 1 ? 1 : 2 * static_cast<size_t>(config.beam); }
 
 // The rows of a step, of all sentences, and what is known about each.
 struct Rows {
@@ -64,7 +65,7 @@ struct Rows {
 
 class Search {
  public:
-  Search(std::span<const int64_t> limits, const DecodeConfig& config)
+  Search(std::span<const int64_t> limits, const SearchOptions& config)
       : config_(config), width_(search_width(config)), results_(limits.size()) {
     for (size_t i = 0; i < limits.size(); ++i) {
       require(limits[i] >= 1, "sentence {} may have {} pieces: the limit must be at least 1", i, limits[i]);
@@ -105,7 +106,7 @@ class Search {
       if (sentence.alive == 0) {
         for (const Finished& finished : sentence.finished) {
           results_[static_cast<size_t>(sentence.index)].push_back(
-              {ids_of(finished.last), finished.log_probability, finished.score});
+              {ids_of(finished.last), finished.log_probability, finished.score, finished.tokens});
         }
       }
     }
@@ -123,7 +124,7 @@ class Search {
       const int32_t row = first_row + candidate.beam;
       if (candidate.id == kEos) {
         add_finished(sentence.finished,
-                     {first_node_ + row, candidate.log_probability, candidate.log_probability / penalty});
+                     {first_node_ + row, candidate.log_probability, candidate.log_probability / penalty, length});
       } else if (sentence.alive < config_.beam) {
         next_.add({sentence.index, row, candidate.id}, candidate.log_probability);
         ++sentence.alive;
@@ -134,7 +135,7 @@ class Search {
         history_.push_back({first_node_ + next_.rows[row].parent, next_.rows[row].token});
         const double log_probability = next_.log_probabilities[row];
         sentence.finished.push_back(
-            {static_cast<int32_t>(history_.size()) - 1, log_probability, log_probability / penalty});
+            {static_cast<int32_t>(history_.size()) - 1, log_probability, log_probability / penalty, length});
       }
       sentence.alive = 0;
     }
@@ -197,7 +198,7 @@ class Search {
     return ids;
   }
 
-  const DecodeConfig& config_;
+  const SearchOptions& config_;
   size_t width_;
   int64_t k_ = 0;
   std::vector<std::vector<Hypothesis>> results_;
@@ -212,7 +213,7 @@ class Search {
 
 }  // namespace
 
-void check(const DecodeConfig& config) {
+void check(const SearchOptions& config) {
   require(config.beam >= 1 && config.beam <= 1000, "beam {} is not possible: give a number from 1 to 1000",
           config.beam);
   require(config.n_best >= 1 && config.n_best <= config.beam,
@@ -226,7 +227,7 @@ void check(const DecodeConfig& config) {
 double length_penalty(int64_t length, double alpha) { return std::pow((5.0 + static_cast<double>(length)) / 6, alpha); }
 
 std::vector<std::vector<Hypothesis>> beam_search(StepScorer& scorer, std::span<const int64_t> limits,
-                                                 const DecodeConfig& config) {
+                                                 const SearchOptions& config) {
   check(config);
   return Search(limits, config).run(scorer);
 }

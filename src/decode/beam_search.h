@@ -8,22 +8,18 @@
 #include <span>
 #include <vector>
 
+#include "tandem/translation.h"
+
 namespace tandem {
 
-struct DecodeConfig {
-  int beam = 4;            // 1 = greedy: the most likely piece each time, up to the first end mark
-  double alpha = 0.6;      // score = log-probability / ((5 + length) / 6)^alpha, the end mark counted in length
-  int n_best = 1;          // hypotheses wanted for each sentence, at most `beam`
-  int64_t max_extra = 50;  // a translation has at most this many pieces more than its source (and the model's limit)
-};
-
 // Fails with one sentence that names the impossible value.
-void check(const DecodeConfig& config);
+void check(const SearchOptions& config);
 
 struct Hypothesis {
   std::vector<int32_t> ids;  // without bos and eos
   double log_probability = 0;
   double score = 0;
+  int64_t tokens = 0;  // that the log-probability is of: the ids, and the end mark unless the limit cut it off
 };
 
 // A hypothesis that is about to be extended by its last piece.
@@ -48,6 +44,6 @@ double length_penalty(int64_t length, double alpha);
 // Best first, ties to the hypothesis found first. limits[i] >= 1: most pieces of sentence i's translation, end mark
 // counted; where too few hypotheses have ended by then, unfinished ones follow the finished.
 std::vector<std::vector<Hypothesis>> beam_search(StepScorer& scorer, std::span<const int64_t> limits,
-                                                 const DecodeConfig& config);
+                                                 const SearchOptions& config);
 
 }  // namespace tandem

@@ -1,10 +1,9 @@
 #include "decode/line_translator.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/log.h"
-#include "core/stopwatch.h"
+#include "decode/batches.h"
 #include "decode/split_line.h"
 
 namespace tandem {
@@ -26,45 +25,15 @@ std::string one_line(std::string text) {
   return text;
 }
 
-// The status line. Time is judged by source pieces, since the longest sentences come first.
-class DecodeProgress {
- public:
-  DecodeProgress(size_t sentences, size_t pieces) : sentences_(sentences), pieces_(pieces) {}
-
-  void add(size_t pieces) { done_pieces_ += pieces; }
-
-  void show(size_t done) const {
-    std::string text = fmt::format("translating: {} of {} sentences", done, sentences_);
-    if (done > 0) {
-      const double seconds = watch_.seconds();
-      const double left = static_cast<double>(pieces_ - done_pieces_) / static_cast<double>(done_pieces_);
-      text +=
-          fmt::format("  {:.1f}/s  {:.0f} s left", static_cast<double>(done) / std::max(seconds, 1e-6), seconds * left);
-    }
-    log::status(text);
-  }
-
- private:
-  size_t sentences_, pieces_, done_pieces_ = 0;
-  Stopwatch watch_;
-};
-
 }  // namespace
 
 void check(const TranslateOptions& options) {
-  check(options.decode);
-  require(options.batch >= 0, "a batch of {} sentences is not possible: give 1 or more, or 0 for the usual",
-          options.batch);
+  check(options.search);
+  check(options.call);
 }
 
-LineTranslator::LineTranslator(BatchDecoder& decoder, const Subwords& source, const Subwords& target,
-                               const TranslateOptions& options)
-    : decoder_(decoder), source_(source), target_(target), options_(options), threads_(options.threads) {
-  check(options);
-  const int64_t usual = decoder.usual_sentences();
-  options_.batch = options.batch > 0 ? options.batch : usual;
-  options_.batch_tokens = options.batch_tokens > 0 ? options.batch_tokens : 64 * std::max(usual, options_.batch);
-}
+LineTranslator::LineTranslator(BatchDecoder& decoder, const Subwords& source, const Subwords& target, int threads)
+    : decoder_(decoder), source_(source), target_(target), threads_(threads) {}
 
 std::vector<LineTranslator::Segment> LineTranslator::segments_of(std::span<const std::string> lines,
                                                                  int64_t first_line) const {
@@ -100,72 +69,62 @@ std::vector<LineTranslator::Segment> LineTranslator::segments_of(std::span<const
   return segments;
 }
 
-void LineTranslator::decode(std::vector<Segment>& segments) {
-  std::vector<size_t> order(segments.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return segments[a].ids.size() > segments[b].ids.size(); });
-  DecodeProgress progress(segments.size(),
-                          std::accumulate(segments.begin(), segments.end(), size_t{0},
-                                          [](size_t sum, const Segment& s) { return sum + s.ids.size(); }));
-  for (size_t done = 0; done < order.size();) {
-    std::vector<std::vector<int32_t>> batch;
-    int64_t tokens = 0;
-    for (size_t i = done; i < order.size() && static_cast<int64_t>(batch.size()) < options_.batch; ++i) {
-      tokens += static_cast<int64_t>(segments[order[i]].ids.size()) + 1;
-      if (!batch.empty() && tokens > options_.batch_tokens) {
-        break;
-      }
-      batch.push_back(segments[order[i]].ids);
-    }
-    if (options_.before_batch) {
-      options_.before_batch();
-    }
-    progress.show(done);
-    std::vector<std::vector<Hypothesis>> results;
-    try {
-      results = decoder_.translate(batch, options_.decode);
-    } catch (const OutOfMemory& error) {
-      if (batch.size() == 1) {
-        throw;
-      }
-      options_.batch = static_cast<int64_t>(batch.size() + 1) / 2;
-      log::warning("{}; from now on {} sentences are decoded together", error.what(), options_.batch);
-      continue;
-    }
-    for (std::vector<Hypothesis>& hypotheses : results) {
-      require(!hypotheses.empty(), "the model gives no piece a probability: its weights are damaged");
-      output_pieces_ += static_cast<int64_t>(hypotheses.front().ids.size()) + 1;
-      progress.add(segments[order[done]].ids.size());
-      segments[order[done++]].hypotheses = std::move(hypotheses);
-    }
+void LineTranslator::decode(std::vector<Segment>& segments, const TranslateOptions& options) {
+  std::vector<int64_t> sizes;
+  for (const Segment& segment : segments) {
+    sizes.push_back(static_cast<int64_t>(segment.ids.size()));
   }
-  log::status("");
+  for_each_batch(sizes, options.call, decoder_.usual_sentences(), &most_sentences_,
+                 [&](std::span<const size_t> chosen) {
+                   std::vector<std::vector<int32_t>> batch;
+                   for (const size_t i : chosen) {
+                     batch.push_back(segments[i].ids);
+                   }
+                   std::vector<std::vector<Hypothesis>> results = decoder_.translate(batch, options.search);
+                   for (size_t i = 0; i < results.size(); ++i) {
+                     require(!results[i].empty(), "the model gives no piece a probability: its weights are damaged");
+                     segments[chosen[i]].hypotheses = std::move(results[i]);
+                   }
+                 });
 }
 
-std::vector<Translation> LineTranslator::translations_of(std::span<const Segment> segments) const {
+Translation LineTranslator::translation_of(const Hypothesis& hypothesis, bool pieces) const {
+  Translation translation{.text = one_line(target_.decode(hypothesis.ids)),
+                          .score = hypothesis.score,
+                          .log_probability = hypothesis.log_probability,
+                          .tokens = hypothesis.tokens,
+                          .pieces = {}};
+  for (size_t i = 0; pieces && i < hypothesis.ids.size(); ++i) {
+    translation.pieces.push_back(target_.piece(hypothesis.ids[i]));
+  }
+  return translation;
+}
+
+std::vector<Translation> LineTranslator::translations_of(std::span<const Segment> segments, bool pieces) const {
   std::vector<Translation> translations;
   if (segments.size() == 1) {
     for (const Hypothesis& hypothesis : segments[0].hypotheses) {
-      translations.push_back({one_line(target_.decode(hypothesis.ids)), hypothesis.score, hypothesis.log_probability});
+      translations.push_back(translation_of(hypothesis, pieces));
     }
     return translations;
   }
   Translation joined;
   for (const Segment& segment : segments) {
-    const Hypothesis& best = segment.hypotheses.front();
-    const std::string text = one_line(target_.decode(best.ids));
-    joined.text += (joined.text.empty() || text.empty() ? "" : " ") + text;
+    const Translation best = translation_of(segment.hypotheses.front(), pieces);
+    joined.text += (joined.text.empty() || best.text.empty() ? "" : " ") + best.text;
     joined.score += best.score;
     joined.log_probability += best.log_probability;
+    joined.tokens += best.tokens;
+    joined.pieces.insert(joined.pieces.end(), best.pieces.begin(), best.pieces.end());
   }
   return {joined};
 }
 
 std::vector<std::vector<Translation>> LineTranslator::translate(std::span<const std::string> lines,
-                                                                int64_t first_line) {
-  std::vector<Segment> segments = segments_of(lines, first_line);
-  decode(segments);
+                                                                const TranslateOptions& options) {
+  check(options);
+  std::vector<Segment> segments = segments_of(lines, options.first_line);
+  decode(segments, options);
   std::vector<std::span<const Segment>> parts;  // of each line
   size_t begin = 0;
   for (size_t line = 0; line < lines.size(); ++line) {
@@ -178,14 +137,15 @@ std::vector<std::vector<Translation>> LineTranslator::translate(std::span<const 
   }
   std::vector<std::vector<Translation>> result(lines.size());
   threads_.parallel_for(static_cast<int64_t>(lines.size()), [&](int64_t line) {
-    result[static_cast<size_t>(line)] = translations_of(parts[static_cast<size_t>(line)]);
+    result[static_cast<size_t>(line)] = translations_of(parts[static_cast<size_t>(line)], options.pieces);
   });
   return result;
 }
 
-std::vector<std::string> LineTranslator::translate_best(std::span<const std::string> lines) {
+std::vector<std::string> LineTranslator::translate_best(std::span<const std::string> lines,
+                                                        const TranslateOptions& options) {
   std::vector<std::string> best;
-  for (std::vector<Translation>& translations : translate(lines)) {
+  for (std::vector<Translation>& translations : translate(lines, options)) {
     best.push_back(std::move(translations.front().text));
   }
   return best;

@@ -1,5 +1,7 @@
 #include "decode/translate_stream.h"
 
+#include <fmt/format.h>
+
 #include "core/stopwatch.h"
 
 namespace tandem {
@@ -41,20 +43,19 @@ std::string formatted(const std::vector<Translation>& translations, int64_t line
   return text;
 }
 
-StreamSummary translate_stream(LineTranslator& translator, const NextLine& next_line, int64_t window,
+StreamSummary translate_stream(const TranslateWindow& translate, const NextLine& next_line, int64_t window,
                                OutputFormat format, const std::function<void(std::string_view)>& write) {
   const Stopwatch watch;
-  const int64_t pieces_before = translator.output_pieces();
   StreamSummary summary;
   for (std::vector<std::string> lines = read_window(next_line, window); !lines.empty();
        lines = read_window(next_line, window)) {
     std::string output;
-    for (const std::vector<Translation>& translations : translator.translate(lines, summary.lines + 1)) {
+    for (const std::vector<Translation>& translations : translate(lines, summary.lines + 1)) {
+      summary.output_pieces += translations.front().tokens;
       output += formatted(translations, ++summary.lines, format);
     }
     write(output);
   }
-  summary.output_pieces = translator.output_pieces() - pieces_before;
   summary.seconds = watch.seconds();
   return summary;
 }

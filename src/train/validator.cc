@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/philox.h"
 #include "decode/line_translator.h"
+#include "decode/translation_status.h"
 #include "text/chrf.h"
 
 namespace tandem {
@@ -118,12 +119,16 @@ PairLoss Validator::loss(const Weights& weights, const std::vector<Ids>& source,
 void Validator::translate(ValidationResult& result, const Weights& weights, const std::function<void()>& between) {
   BatchDecoder decoder(backend_, model_, weights);
   TranslateOptions options;
-  options.decode = {.beam = config_.beam, .alpha = config_.alpha};
-  options.threads = threads_;
-  options.before_batch = between;
-  LineTranslator translator(decoder, data_.subwords(Side::source), data_.subwords(Side::target), options);
+  options.search = {.beam = config_.beam, .alpha = config_.alpha};
+  options.call.on_progress = [&between, status = translation_status()](const CallProgress& progress) {
+    if (between) {
+      between();
+    }
+    status(progress);
+  };
+  LineTranslator translator(decoder, data_.subwords(Side::source), data_.subwords(Side::target), threads_);
   const std::vector<std::string> translations =
-      gather_lines(run_, translator.translate_best(part_of(text_.source, run_)));
+      gather_lines(run_, translator.translate_best(part_of(text_.source, run_), options));
   result.bleu = corpus_bleu_with_interval(translations, {text_.target});
   result.bleu_signature = signature(BleuOptions{}, 1);
   result.chrf = corpus_chrf(translations, {text_.target}).score;

@@ -232,8 +232,8 @@ TEST_F(CudaTraining, TranslatesAsTheCpuDoes) {
   const auto translations = [&](Backend& backend, DType compute) {
     InferenceModel model(backend, directory_ / "run", compute);
     BatchDecoder decoder(backend, model.model(), model.weights());
-    LineTranslator translator(decoder, model.subwords(Side::source), model.subwords(Side::target), {});
-    return translator.translate_best(lines_);
+    LineTranslator translator(decoder, model.subwords(Side::source), model.subwords(Side::target), 0);
+    return translator.translate_best(lines_, {});
   };
   const auto on_gpu = translations(*gpu(), DType::bf16), on_cpu = translations(cpu(), DType::f32);
   ASSERT_EQ(on_gpu.size(), on_cpu.size());

@@ -177,7 +177,7 @@ void expect_same(const std::vector<std::vector<Hypothesis>>& actual, std::span<c
 
 TEST(BatchDecoder, SameBitsForEveryBatchAndThreadCount) {
   const auto sources = random_sources(1000, 7);
-  const DecodeConfig config{.beam = 4, .n_best = 2, .max_extra = 3};
+  const SearchOptions config{.beam = 4, .n_best = 2, .max_extra = 3};
   const bool soak = std::getenv("TANDEM_SOAK") != nullptr;
   std::vector<std::vector<Hypothesis>> expected;
   for (const int threads : {1, 2, 4}) {
@@ -258,7 +258,7 @@ TEST(BatchDecoder, RowsThatFillUpAStepChangeNothing) {
   BatchDecoder plain(*tiny.backend, tiny.model, tiny.weights), filled(rounding, model, tiny.weights);
   for (const size_t count : {1, 30, 200}) {  // in the last case the cache grows several times
     const auto sources = random_sources(count, 15);
-    const DecodeConfig config{.beam = 5, .n_best = 3, .max_extra = 5};
+    const SearchOptions config{.beam = 5, .n_best = 3, .max_extra = 5};
     expect_same(plain.translate(sources, config), filled.translate(sources, config), "filled up");
   }
 }
@@ -267,7 +267,7 @@ TEST(BatchDecoder, TheCacheGrowsWithoutChangingTheResult) {
   // 200 sentences x 8 hypotheses x 21 pieces pass the first capacity of the cache several times.
   TinyModel tiny(1);
   const auto sources = random_sources(200, 15);
-  const DecodeConfig config{.beam = 8, .max_extra = 5};
+  const SearchOptions config{.beam = 8, .max_extra = 5};
   BatchDecoder together(*tiny.backend, tiny.model, tiny.weights);
   const auto all = together.translate(sources, config);
   BatchDecoder alone(*tiny.backend, tiny.model, tiny.weights);

@@ -211,6 +211,7 @@ TEST(BeamSearch, NeverPassesTheLimitAndThenGivesUnfinishedOnes) {
   EXPECT_EQ(results[0][1].ids, (Ids{4, 4, 5}));
   EXPECT_EQ(results[1][0].ids, (Ids{4}));
   EXPECT_EQ(results[2][0].ids.size(), 7U);
+  EXPECT_EQ(results[2][0].tokens, 7) << "there is no end mark";
   EXPECT_EQ(scorer.rows_seen_.size(), 7U);
   EXPECT_EQ(scorer.rows_seen_, (std::vector<size_t>{3, 4, 4, 2, 2, 2, 2})) << "rows of ended sentences stay";
 }
@@ -225,6 +226,7 @@ TEST(BeamSearch, TiesGoToTheLowerIdAndTheEarlierHypothesis) {
   EXPECT_EQ(results[0][0].ids, (Ids{3, 3}));
   EXPECT_EQ(results[0][1].ids, (Ids{3, 4}));
   EXPECT_EQ(results[0][2].ids, (Ids{3, 5}));
+  EXPECT_EQ(results[0][2].tokens, 3) << "with the end mark";
 }
 
 TEST(BeamSearch, TiesThatRoundingMakesGoToTheLowerIdToo) {
@@ -290,7 +292,7 @@ TEST(BeamSearch, NBestIsOrderedAndWithoutRepetition) {
 
 TEST(BeamSearch, SentencesDoNotInfluenceEachOther) {
   const Distribution distribution = random_distribution(10, 11);
-  const DecodeConfig config{.beam = 4, .n_best = 2};
+  const SearchOptions config{.beam = 4, .n_best = 2};
   std::vector<int64_t> limits;
   for (int64_t i = 0; i < 40; ++i) {
     limits.push_back(1 + i % 13);

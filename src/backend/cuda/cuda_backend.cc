@@ -113,8 +113,16 @@ std::unique_ptr<Backend> make_cuda_backend(int device) {
   return std::make_unique<CudaBackend>(device);
 }
 
+int gpu_of_this_thread() {
+  int device = -1;
+  check(cudaGetDevice(&device), "asking for this thread's GPU");
+  return device;
+}
+
+void use_gpu(int device) { check(cudaSetDevice(device), "choosing the GPU"); }
+
 CudaBackend::CudaBackend(int device) : device_(device) {
-  check(cudaSetDevice(device), "choosing the GPU");
+  use_gpu(device);
   require_code();
   check(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, device), "reading the GPU's size");
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");

@@ -1,0 +1,21 @@
+// The batches of one call, its progress and its end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "tandem/translation.h"
+
+namespace tandem {
+
+// Fails with an error that names the impossible value.
+void check(const CallOptions& options);
+
+// Calls body(indices) for each batch of items with these sizes in pieces, the longest items first. Before each batch it
+// tells the progress and looks for a stop. `usual` is the batch that the device likes. If a batch does not fit the
+// memory (OutOfMemory), it is halved, and *most bounds the batches after it, also those of later calls.
+void for_each_batch(std::span<const int64_t> sizes, const CallOptions& options, int64_t usual, int64_t* most,
+                    const std::function<void(std::span<const size_t>)>& body);
+
+}  // namespace tandem
