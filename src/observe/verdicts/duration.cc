@@ -104,8 +104,10 @@ Totals totals_of(std::span<const TrainPoint> points) {
   for (const TrainPoint& point : points) {
     t.steps += point.steps;
     t.step_seconds += point.step_seconds();
+    t.compute += point.compute_seconds;
     t.communication += point.communication_seconds;
     t.data += point.data_seconds;
+    t.other += point.other_seconds;
     t.validation += point.validation_seconds;
     t.checkpoint += point.checkpoint_seconds;
     t.pauses += point.validation_seconds + point.checkpoint_seconds;

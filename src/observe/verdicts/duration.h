@@ -12,7 +12,8 @@ namespace tandem {
 
 // Sums over train records. Times are in seconds.
 struct Totals {
-  double steps = 0, step_seconds = 0, communication = 0, data = 0, validation = 0, checkpoint = 0;
+  double steps = 0, step_seconds = 0, compute = 0, communication = 0, data = 0, other = 0;
+  double validation = 0, checkpoint = 0;
   double pauses = 0;  // validations and checkpoints
   double pairs = 0, source_tokens = 0, target_tokens = 0;
 };

@@ -25,9 +25,11 @@ TrainPoint mean_window(const RankClock& clock) {
   return point;
 }
 
-// The same steps of all ranks, in sums.
-class WaitSums {
- public:
+// Adds the same steps of all ranks.
+struct WaitSums {
+  Waits sums{};  // in seconds, not of a step
+  double steps = 0, waiting = 0;
+
   void add(const std::vector<TrainPoint>& ranks) {
     const auto by_wait = [](const TrainPoint& a, const TrainPoint& b) {
       return a.communication_seconds < b.communication_seconds;
@@ -35,33 +37,24 @@ class WaitSums {
     const TrainPoint& slowest = *std::min_element(ranks.begin(), ranks.end(), by_wait);
     double transfer = slowest.transfer_seconds;
     for (const TrainPoint& rank : ranks) {
-      waiting_ += rank.communication_seconds / static_cast<double>(ranks.size());
+      waiting += rank.communication_seconds / static_cast<double>(ranks.size());
       transfer = std::min(transfer, rank.transfer_seconds);
     }
-    steps_ += slowest.steps;
-    w_.step += slowest.step_seconds();
-    w_.compute += slowest.compute_seconds;
-    w_.data += slowest.data_seconds;
-    w_.exposed += slowest.communication_seconds;
-    w_.transfer += transfer;
+    steps += slowest.steps;
+    sums.step += slowest.step_seconds();
+    sums.compute += slowest.compute_seconds;
+    sums.data += slowest.data_seconds;
+    sums.exposed += slowest.communication_seconds;
+    sums.transfer += transfer;
   }
-
-  double steps() const { return steps_; }
 
   Waits mean() const {
-    Waits w = w_;
-    w.others = std::max(waiting_ - w.exposed, 0.0);
-    for (double* sum : {&w.step, &w.compute, &w.data, &w.exposed, &w.others, &w.transfer}) {
-      *sum /= steps_;
-    }
-    w.measured = w.transfer >= w.exposed && w.transfer > 0;
-    w.transfer = w.measured ? w.transfer : w.exposed;
+    Waits w{.step = sums.step / steps, .compute = sums.compute / steps, .data = sums.data / steps};
+    w.exposed = sums.exposed / steps, w.others = std::max(waiting - sums.exposed, 0.0) / steps;
+    w.measured = sums.transfer / steps >= w.exposed && sums.transfer > 0;
+    w.transfer = w.measured ? sums.transfer / steps : w.exposed;
     return w;
   }
-
- private:
-  Waits w_;
-  double steps_ = 0, waiting_ = 0;
 };
 
 double node_of(const RankClock& clock) { return std::isnan(clock.setup.node) ? -1 - clock.rank : clock.setup.node; }
@@ -184,7 +177,7 @@ Waits waits_of(const std::vector<RankClock>& clocks) {
     }
   }
   means.add(by_means);
-  return matched.steps() >= means.steps() / 2 ? matched.mean() : means.mean();
+  return matched.steps >= means.steps / 2 ? matched.mean() : means.mean();
 }
 
 LinkTraffic link_traffic(const std::vector<RankClock>& clocks, int ranks) {

@@ -95,18 +95,10 @@ void add_side(Verdict& v, const std::string& name, const PreparedSide& side) {
 
 }  // namespace
 
-double CheckpointFacts::full_bytes() const {
+double CheckpointFacts::bytes(bool for_inference) const {
   double bytes = 0;
   for (const CheckpointFile& file : files) {
-    bytes += file.bytes;
-  }
-  return bytes;
-}
-
-double CheckpointFacts::inference_bytes() const {
-  double bytes = 0;
-  for (const CheckpointFile& file : files) {
-    bytes += file.inference ? file.bytes : 0;
+    bytes += file.inference || !for_inference ? file.bytes : 0;
   }
   return bytes;
 }

@@ -29,8 +29,9 @@ struct CheckpointFacts {
   double disk_free_bytes = kUnknown;    // of their filesystem; NaN: the probes' newest is taken
   std::vector<std::string> problems{};  // of the newest, one sentence each
 
-  double full_bytes() const;       // of the newest
-  double inference_bytes() const;  // of these, what translating reads
+  double bytes(bool for_inference) const;  // of the newest; of what translating reads
+  double full_bytes() const { return bytes(false); }
+  double inference_bytes() const { return bytes(true); }
 };
 
 // A disk, as the probes of a rank's host saw it. The run's own checkpoints, as far as they are known, are no trend: no
