@@ -15,6 +15,30 @@ namespace tandem::log {
 
 namespace {
 
+thread_local Redirect* innermost = nullptr;
+
+}  // namespace
+
+Redirect::Redirect(const Sink& sink) : sink_(sink), outer_(std::exchange(innermost, this)) {}
+Redirect::~Redirect() { innermost = outer_; }
+
+// Whether the line went to a sink.
+bool redirect(bool warning, const std::string& line) {
+  Redirect* const now = innermost;
+  if (now == nullptr || !now->sink_) {
+    return now != nullptr;
+  }
+  struct Restore {
+    Redirect* redirect;
+    ~Restore() { innermost = redirect; }
+  } const restore{now};
+  innermost = now->outer_;
+  now->sink_(warning, line);
+  return true;
+}
+
+namespace {
+
 std::mutex mutex;
 constexpr size_t kMostUnfiled = 1 << 16;  // bytes
 
@@ -22,7 +46,6 @@ std::ofstream file;
 std::string unfiled;  // lines that were written before a file was opened
 std::string status_text;
 bool quiet = false;
-thread_local const Redirect::Sink* redirected = nullptr;
 
 // Cuts the text to the terminal's present width: a wrapped line could not be removed again.
 void draw_status() {
@@ -36,10 +59,7 @@ std::string dated_line(const std::string& line) {
 }
 
 void write_line(const std::string& line, const char* mark, bool warning) {
-  if (redirected != nullptr) {
-    if (*redirected) {
-      (*redirected)(warning, line);
-    }
+  if (redirect(warning, line)) {
     return;
   }
   const std::lock_guard lock(mutex);
@@ -61,9 +81,6 @@ void write_console(std::FILE* stream, const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stream);
   std::fflush(stream);
 }
-
-Redirect::Redirect(const Sink& sink) : outer_(std::exchange(redirected, &sink)) {}
-Redirect::~Redirect() { redirected = outer_; }
 
 void write_info(const std::string& line) { write_line(line, "", false); }
 void write_warning(const std::string& line) { write_line(line, "warning: ", true); }

@@ -42,13 +42,15 @@ void set_quiet(bool on);
 class Redirect {
  public:
   using Sink = std::function<void(bool warning, const std::string& line)>;
-  explicit Redirect(const Sink& sink);  // which must outlive it
+  explicit Redirect(const Sink& sink);  // which must outlive it; what it logs itself goes where it went before
   ~Redirect();
   Redirect(const Redirect&) = delete;
   Redirect& operator=(const Redirect&) = delete;
 
  private:
-  const Sink* outer_;
+  friend bool redirect(bool warning, const std::string& line);
+  const Sink& sink_;
+  Redirect* outer_;
 };
 
 // Draws `text` on the terminal's last line, below all log lines; an empty text removes it. Does nothing if

@@ -12,6 +12,7 @@ TEST(Log, ARedirectTakesTheLinesOfItsThreadAlone) {
   std::vector<std::string> taken;
   const log::Redirect::Sink sink = [&taken](bool warning, const std::string& line) {
     taken.push_back((warning ? "W " : "I ") + line);
+    warning ? log::warning("heard {}", line) : log::info("heard {}", line);
   };
   ::testing::internal::CaptureStderr();
   {
@@ -27,7 +28,8 @@ TEST(Log, ARedirectTakesTheLinesOfItsThreadAlone) {
     log::info("three");
   }
   log::info("afterwards");
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "another thread's\nafterwards\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "heard one of 3\nwarning: heard two\nanother thread's\nheard three\nafterwards\n");
   EXPECT_EQ(taken, (std::vector<std::string>{"I one of 3", "W two", "I three"}));
 }
 
