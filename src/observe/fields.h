@@ -32,6 +32,7 @@ struct TrainPoint {
   double records = 1, unfinite = 0;
 
   double step_seconds() const { return compute_seconds + communication_seconds + data_seconds + other_seconds; }
+  double pause_seconds() const { return validation_seconds + checkpoint_seconds; }
 };
 
 struct ValidPoint {

@@ -46,11 +46,12 @@ void add_gauge(std::string& text, std::span<const RunReport> reports, const std:
 
 // Names that are not the prefix and the field's name.
 std::string gauge_name(const std::string& name) {
-  return name == "tandem_nll"                    ? "tandem_train_nll"
-         : name == "tandem_validation_train_nll" ? "tandem_training_sample_nll"
-         : name == "tandem_validation_bleu"      ? "tandem_bleu"
-         : name == "tandem_validation_chrf"      ? "tandem_chrf"
-                                                 : name;
+  return name == "tandem_nll"               ? "tandem_train_nll"
+         : name == "tandem_valid_nll"       ? "tandem_validation_nll"
+         : name == "tandem_valid_train_nll" ? "tandem_training_sample_nll"
+         : name == "tandem_valid_bleu"      ? "tandem_bleu"
+         : name == "tandem_valid_chrf"      ? "tandem_chrf"
+                                            : name;
 }
 
 double steps_of(const TrainPoint& point) { return point.steps; }
@@ -88,7 +89,7 @@ std::string to_prometheus(std::span<const RunReport> reports) {
   add_gauge(text, reports, "tandem_last_record_seconds", "Unix time of the newest record.",
             [](const RankMetrics& m) { return m.last_time(); });
   add_fields<TrainPoint>(text, reports, "tandem_", kTrainFields, &RankMetrics::train);
-  add_fields<ValidPoint>(text, reports, "tandem_validation_", kValidFields, &RankMetrics::valid);
+  add_fields<ValidPoint>(text, reports, "tandem_valid_", kValidFields, &RankMetrics::valid);
   add_head(text, "tandem_verdict", "1 for the answer to each question.");
   for (const RunReport& report : reports) {
     for (const Answer& answer : report.answers) {

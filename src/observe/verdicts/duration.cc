@@ -99,32 +99,13 @@ double slowdown_of(const Weighted& times) {
 
 }  // namespace
 
-Totals totals_of(std::span<const TrainPoint> points) {
-  Totals t;
-  for (const TrainPoint& point : points) {
-    t.steps += point.steps;
-    t.step_seconds += point.step_seconds();
-    t.compute += point.compute_seconds;
-    t.communication += point.communication_seconds;
-    t.data += point.data_seconds;
-    t.other += point.other_seconds;
-    t.validation += point.validation_seconds;
-    t.checkpoint += point.checkpoint_seconds;
-    t.pauses += point.validation_seconds + point.checkpoint_seconds;
-    t.pairs += point.pairs;
-    t.source_tokens += point.source_tokens;
-    t.target_tokens += point.target_tokens;
-  }
-  return t;
-}
-
 Pace pace_of(const RankMetrics& m) {
   Pace pace;
-  const Totals all = totals_of(m.train);
+  const TrainPoint all = total(m.train);
   if (!(all.steps > 0)) {
     return pace;
   }
-  pace.pause_error = pause_error(m, all.pauses / all.steps);
+  pace.pause_error = pause_error(m, all.pause_seconds() / all.steps);
   const std::span<const TrainPoint> started = m.since_start().size() >= kFewestRecords ? m.since_start() : m.train;
   const size_t tail = std::min(std::max<size_t>(started.size() / 5, 10), started.size());
   const std::span<const TrainPoint> recent = started.last(tail);
@@ -132,14 +113,15 @@ Pace pace_of(const RankMetrics& m) {
   std::vector<double> blocks;
   double steps = 0;
   for (size_t i = 0; i + length <= tail; i += length) {
-    const Totals block = totals_of(recent.subspan(i, length));
+    const TrainPoint block = total(recent.subspan(i, length));
     if (block.steps > 0) {
-      blocks.push_back(block.step_seconds / block.steps);
+      blocks.push_back(block.step_seconds() / block.steps);
       steps += block.steps;
     }
   }
-  const Totals now = totals_of(recent);
-  pace.seconds = (now.steps > 0 ? now.step_seconds / now.steps : all.step_seconds / all.steps) + all.pauses / all.steps;
+  const TrainPoint now = total(recent);
+  pace.seconds = (now.steps > 0 ? now.step_seconds() / now.steps : all.step_seconds() / all.steps) +
+                 all.pause_seconds() / all.steps;
   pace.blocks = static_cast<int>(blocks.size());
   if (pace.has_error()) {
     pace.error = deviation(blocks);
@@ -153,7 +135,7 @@ Duration duration_of(const RankMetrics& m, const RunPlan& plan, double now, doub
   if (!d.trained) {
     return d;
   }
-  const Totals seen = totals_of(m.train);
+  const TrainPoint seen = total(m.train);
   // A stretch between the last record and a resume is not recorded: the means know it.
   const double whole = seen.steps > 0 ? static_cast<double>(m.last_step()) / seen.steps : 0;
   d.steps = m.last_step();
@@ -179,14 +161,14 @@ StepTimes step_times_of(const RankMetrics& m) {
   if (times.empty()) {
     return t;
   }
-  t.sums = totals_of(m.train);
-  t.sums.validation = m.validation_seconds();
+  t.sums = total(m.train);
+  t.sums.validation_seconds = m.validation_seconds();
   t.slowdown = slowdown_of(times);
   t.median = weighted_quantile(times, 0.5), t.p95 = weighted_quantile(times, 0.95);
   // Another start may be on other machines, and the mean of all steps is then that of none.
   const std::span<const TrainPoint> started = m.since_start();
-  const Totals sums = totals_of(started);
-  const double now = sums.step_seconds / sums.steps;
+  const TrainPoint sums = total(started);
+  const double now = sums.step_seconds() / sums.steps;
   if (started.size() < m.train.size() && started.size() >= kFewestRecords && std::fabs(now / t.mean() - 1) > kWorth) {
     t.started_at = m.setups.back().step;
     t.since_start = now;
@@ -228,14 +210,15 @@ Verdict step_time(const StepTimes& t) {
   if (t.records == 0) {
     return v;
   }
-  const Totals& sums = t.sums;
+  const TrainPoint& sums = t.sums;
   v.add("mean", t.mean(), "s").add("median", t.median, "s").add("p95", t.p95, "s");
   v.add("mean_with_pauses", t.with_pauses(), "s").add("steps_per_second", 1 / t.mean(), "1/s");
   v.add("steps_per_second_with_pauses", 1 / t.with_pauses(), "1/s");
-  v.add("target_tokens_per_second", sums.target_tokens / sums.step_seconds, "1/s");
+  v.add("target_tokens_per_second", sums.target_tokens / sums.step_seconds(), "1/s");
   v.add("pairs_per_step", sums.pairs / sums.steps).add("target_tokens_per_step", sums.target_tokens / sums.steps);
   v.add("data_share", t.data_share()).add("communication_share", t.communication_share());
-  v.add("validation_share", sums.validation / t.all()).add("checkpoint_share", sums.checkpoint / t.all());
+  v.add("validation_share", sums.validation_seconds / t.all())
+      .add("checkpoint_share", sums.checkpoint_seconds / t.all());
   v.add("slowdown", t.slowdown).add("steps_per_record", t.steps_per_record());
   v.label = t.slowdown > 1 + kWorth    ? "slowing_down"
             : t.data_share() > kWorth  ? "slow_data"

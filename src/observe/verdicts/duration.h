@@ -10,15 +10,6 @@
 
 namespace tandem {
 
-// Sums over train records. Times are in seconds.
-struct Totals {
-  double steps = 0, step_seconds = 0, compute = 0, communication = 0, data = 0, other = 0;
-  double validation = 0, checkpoint = 0;
-  double pauses = 0;  // validations and checkpoints
-  double pairs = 0, source_tokens = 0, target_tokens = 0;
-};
-Totals totals_of(std::span<const TrainPoint> points);
-
 // Step time of the newest fifth of the run (or 10 records) since it was last started, perhaps on other machines, in
 // blocks; pauses are rare, so they are of the whole run.
 struct Pace {
@@ -56,18 +47,18 @@ Duration duration_of(const RankMetrics& metrics, const RunPlan& plan, double now
 
 struct StepTimes {
   size_t records = 0;  // with a step time
-  Totals sums;
+  TrainPoint sums;
   double median = kUnknown, p95 = kUnknown;  // seconds a step
   double slowdown = 1;            // median late in the run over that of its second quarter; 1 = not beyond noise
   int64_t started_at = 0;         // the step of the last start, and
   double since_start = kUnknown;  // the mean step time since then, if it differs from that of the whole run
-  double all() const { return sums.step_seconds + sums.validation + sums.checkpoint; }
-  double mean() const { return sums.step_seconds / sums.steps; }
+  double all() const { return sums.step_seconds() + sums.pause_seconds(); }
+  double mean() const { return sums.step_seconds() / sums.steps; }
   double with_pauses() const { return all() / sums.steps; }
-  double data_share() const { return sums.data / sums.step_seconds; }
-  double communication_share() const { return sums.communication / sums.step_seconds; }
+  double data_share() const { return sums.data_seconds / sums.step_seconds(); }
+  double communication_share() const { return sums.communication_seconds / sums.step_seconds(); }
   double steps_per_record() const { return sums.steps / static_cast<double>(records); }
-  double pause_share() const { return (sums.validation + sums.checkpoint) / all(); }
+  double pause_share() const { return sums.pause_seconds() / all(); }
 };
 StepTimes step_times_of(const RankMetrics& metrics);
 

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "core/human.h"
-#include "core/human.h"
 #include "report/sentences/sentences.h"
 
 namespace tandem {
@@ -77,14 +76,14 @@ std::string step_time_text(const StepTimes& t, const Verdict& v) {
   if (v.label == "empty") {
     return "No step time is recorded yet.";
   }
-  const Totals& sums = t.sums;
+  const TrainPoint& sums = t.sums;
   std::string text = fmt::format(
       "A step (one update, {} pairs with {} target tokens) takes {} on average ({:.3g} steps/s), median {}, 95 % below "
       "{} ({}); with validations and checkpoints {} ({:.3g} steps/s); waiting for data is {:.1f} % of a step",
       human_count(sums.pairs / sums.steps), human_count(sums.target_tokens / sums.steps), milliseconds(t.mean()),
       1 / t.mean(), milliseconds(t.median), milliseconds(t.p95), record_text(t.steps_per_record()),
       milliseconds(t.with_pauses()), 1 / t.with_pauses(), 100 * t.data_share());
-  if (sums.communication > 0) {
+  if (sums.communication_seconds > 0) {
     text += fmt::format(", for the network and other ranks {:.1f} %", 100 * t.communication_share());
   }
   text += fmt::format(", validations and checkpoints {:.1f} % of the run", 100 * t.pause_share());

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/human.h"
-#include "core/human.h"
 #include "report/sentences/sentences.h"
 
 namespace tandem {
