@@ -34,15 +34,14 @@ std::string read_file(const std::filesystem::path& path, uint64_t limit = uint64
 // The content of a small file that a run can do without: empty unless `path` is a regular file of at most `most` bytes.
 std::string small_file(const std::filesystem::path& path, size_t most = 1 << 20);
 
-// Replaces the file atomically (a temporary file is written, fsynced and renamed): readers see the old content or the
+// Replaces the file atomically (writes and fsyncs a temporary file, renames it): readers see the old content or the
 // new.
 void write_file(const std::filesystem::path& path, std::string_view content);
 
 // Makes a directory's entries (created, renamed and removed names) durable.
 void sync_directory(const std::filesystem::path& directory);
 
-// Sequential, buffered writing with a running checksum. The destructor removes the file unless finish() was
-// reached.
+// Sequential, buffered writing with a running checksum. The file is removed again unless finish() was called.
 class FileWriter {
  public:
   // Creates or empties the file.

@@ -25,8 +25,7 @@ void warning(fmt::format_string<Args...> format, Args&&... args) {
   write_warning(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Writes the text as it is. Text that cannot be written (to a full disk, for example) is lost: it must not end the
-// work.
+// Writes the text as it is. Text that cannot be written (to a full disk, for example) is lost and causes no error.
 void write_console(std::FILE* stream, const std::string& text);
 
 // From now on every line is also appended to this file, with the time of day; the lines logged before come first.

@@ -15,8 +15,7 @@ namespace tandem {
 
 class Corpus {
  public:
-  // Maps the file and checks its sizes, every offset and id and, if `verify`, its checksum; errors name the file and
-  // the fault.
+  // Maps the file and checks its sizes, every offset and id and, if `verify`, its checksum; errors name file and fault.
   static Corpus open(const std::filesystem::path& path, bool verify = true);
 
   Corpus(Corpus&&) noexcept;

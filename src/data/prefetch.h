@@ -22,8 +22,7 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // Returns the next step. An error of `produce` is thrown here after the steps before it, and again by every later
-  // call.
+  // Returns the next step. An error of `produce` is thrown here after the steps before it, and by every later call.
   TrainStep next();
 
  private:

@@ -38,8 +38,7 @@ struct PrepareConfig {
   int threads = 0;  // 0 = all cores
 };
 
-// On failure nothing is left behind. SIGINT and SIGTERM end the process with 128 + signal and leave nothing behind
-// either.
+// A failure leaves nothing behind. Neither do SIGINT and SIGTERM, which end the process with 128 + signal.
 PrepareStats prepare(const PrepareConfig& config);
 
 }  // namespace tandem

@@ -85,8 +85,7 @@ class Communicator {
   void broadcast(const View& buffer, int root) { start_broadcast(buffer, root).wait(); }
   void barrier() { start_barrier().wait(); }
 
-  // Ends the work under way and all later calls with an Error of this text, here and on the peers. Only the first
-  // reason counts.
+  // Ends current and later calls with an Error of this text, here and on the peers. Only the first reason counts.
   virtual void abort(const std::string& reason) = 0;
 
   // The error of work that nobody waits for on the host; empty while all is well.
@@ -105,6 +104,7 @@ class Communicator {
   virtual Traffic planned_all_gather(int64_t count, DType type) const {
     return tandem::planned_all_gather(count, type, rank(), size());
   }
+  // About 2 (size - 1) / size * count elements each way.
   Traffic planned_all_reduce(int64_t count, DType type) const {
     return planned_reduce_scatter(count, type) + planned_all_gather(count, type);
   }

@@ -1,7 +1,7 @@
 // Communicators for buffers on GPUs. Built with CUDA and NCCL: dist/cuda/; without: dist/no_nccl.cc.
 //
-// The work runs on a stream of its own, in the order of the calls, each after the work that the compute stream was
-// given before; waiting for a handle makes the compute stream wait for it. So calls may be recorded with the
+// The work runs on a stream of its own in the order of the calls, each call after the earlier work of the compute
+// stream; waiting for a handle makes the compute stream wait for it. So calls may be recorded together with the
 // computation.
 #pragma once
 

@@ -20,8 +20,7 @@ std::string first_slurm_host(const std::string& list);
 // SLURM's task counts by node: "2(x3),1" gives 2 2 2 1. Fails for anything else, and for more than 2^20 nodes.
 std::vector<int> slurm_tasks(const std::string& list);
 
-// The hosts in an Open MPI address: "123.0;tcp://10.0.0.1,192.168.1.1:4000" gives "10.0.0.1,192.168.1.1"; "" for
-// anything else.
+// The hosts in an Open MPI address: "123.0;tcp://10.0.0.1,192.168.1.1:4000" gives "10.0.0.1,192.168.1.1"; else "".
 std::string hosts_of_mpi_uri(const std::string& uri);
 
 }  // namespace tandem

@@ -7,10 +7,6 @@ namespace {
 
 constexpr int64_t kPiece = 1 << 16;  // elements
 
-std::unique_ptr<GlooChannel> channel_of(GlooMesh& mesh, const View& buffer, int peer) {
-  return std::make_unique<GlooChannel>(mesh, peer, buffer.data, buffer.size() * size_of(buffer.dtype));
-}
-
 }  // namespace
 
 int64_t pieces_of(const Shard& shard) { return (shard.count + kPiece - 1) / kPiece; }
@@ -21,22 +17,27 @@ Piece piece_of(const Shard& shard, DType type, int64_t index) {
   return {(shard.begin + begin) * size_of(type), count * size_of(type)};
 }
 
-Transfer start_send(GlooMesh& mesh, const View& buffer, int peer, Shard shard, uint64_t slot) {
-  auto channel = channel_of(mesh, buffer, peer);
+namespace {
+
+using Call = void (GlooChannel::*)(uint64_t slot, size_t offset, size_t bytes);
+
+Transfer start(Call call, GlooMesh& mesh, const View& buffer, int peer, Shard shard, uint64_t slot) {
+  auto channel = std::make_unique<GlooChannel>(mesh, peer, buffer.data, buffer.size() * size_of(buffer.dtype));
   for (int64_t i = 0; i < pieces_of(shard); ++i) {
     const Piece piece = piece_of(shard, buffer.dtype, i);
-    channel->send(slot + i, piece.offset, piece.bytes);
+    (channel.get()->*call)(slot + i, piece.offset, piece.bytes);
   }
   return {std::move(channel), shard};
 }
 
+}  // namespace
+
+Transfer start_send(GlooMesh& mesh, const View& buffer, int peer, Shard shard, uint64_t slot) {
+  return start(&GlooChannel::send, mesh, buffer, peer, shard, slot);
+}
+
 Transfer start_receive(GlooMesh& mesh, const View& buffer, int peer, Shard shard, uint64_t slot) {
-  auto channel = channel_of(mesh, buffer, peer);
-  for (int64_t i = 0; i < pieces_of(shard); ++i) {
-    const Piece piece = piece_of(shard, buffer.dtype, i);
-    channel->receive(slot + i, piece.offset, piece.bytes);
-  }
-  return {std::move(channel), shard};
+  return start(&GlooChannel::receive, mesh, buffer, peer, shard, slot);
 }
 
 void finish_sends(const std::vector<Transfer>& sends, DType type) {

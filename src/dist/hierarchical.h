@@ -1,8 +1,7 @@
 // Sums over ranks on several hosts are made inside each host first, then between hosts, so that the traffic on the
 // network does not grow with the number of ranks on a host.
 //
-// The order of additions is fixed: first the ranks of a host, then the hosts. Rank l of host n owns shard l * hosts +
-// n.
+// The order of additions is fixed: the ranks of a host, then the hosts. Rank l of host n owns shard l * hosts + n.
 #pragma once
 
 #include <memory>

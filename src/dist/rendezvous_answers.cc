@@ -112,8 +112,7 @@ void RendezvousServer::handle_join(Connection& connection, const Message& messag
   std::string objection = objection_to(candidate, members_);
   if (objection.empty() && candidate.member.address != seen) {
     objection = fmt::format(
-        "{} has address {} but connects from {}: it is behind an address translation, and the other ranks cannot reach "
-        "it",
+        "{} has address {} but connects from {}: it is behind an address translation, so the others cannot reach it",
         describe(connection.rank, candidate.member.host), candidate.member.address, seen);
   }
   members_[connection.rank] = candidate.member;

@@ -22,8 +22,7 @@ class Socket {
   int get() const { return descriptor_; }
   bool open() const { return descriptor_ >= 0; }
   int release() { return std::exchange(descriptor_, -1); }  // the caller closes it
-  // Shuts down both directions; a thread that waits on the socket wakes up. The descriptor stays open until the
-  // destructor.
+  // Shuts down both directions and wakes up threads that wait on the socket, but keeps the descriptor open.
   void shut_down() const;
 
  private:

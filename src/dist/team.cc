@@ -179,8 +179,7 @@ class JoinedTeam final : public Team {
     log::info("{} workers, started by {}: {}", size(), world_.started_by, hosts);
   }
 
-  // The cause of a failed call, as the process group knows it if it does. An error of this rank alone ends the others
-  // too.
+  // Returns the cause of a failed call: the process group's, or `text`, which then ends the other ranks too.
   std::string explain(const std::string& text) {
     std::string reason = heartbeat_->wait_for_failure(kVerdictTime);
     if (reason.empty()) {

@@ -7,8 +7,7 @@
 // the calls of its communicators, current and later ones, end with an Error of that text; the functions given to
 // on_failure() run; and a process that has not ended `exit_after` later is ended with the text on standard error.
 //
-// Functions may be called by one thread at a time, except failure(), on_failure() and stop(), which any thread may
-// call.
+// Functions may be called by one thread at a time; failure(), on_failure() and stop() by any thread.
 #pragma once
 
 #include <chrono>
@@ -92,8 +91,7 @@ class Team {
   std::vector<Member> members_;
 };
 
-// Returns when all ranks have joined; otherwise an Error names the missing ranks, or the difference. One rank: no
-// sockets.
+// Returns when all ranks have joined; otherwise an Error names the missing ranks, or the difference.
 std::unique_ptr<Team> join_team(const World& world, const Identity& identity, const TeamOptions& options = {});
 
 // A process group of one rank.

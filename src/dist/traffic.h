@@ -31,9 +31,4 @@ inline Traffic planned_all_gather(int64_t count, DType type, int rank, int size)
   return {scatter.received, scatter.sent};
 }
 
-// About 2 (size - 1) / size * count elements each way.
-inline Traffic planned_all_reduce(int64_t count, DType type, int rank, int size) {
-  return planned_reduce_scatter(count, type, rank, size) + planned_all_gather(count, type, rank, size);
-}
-
 }  // namespace tandem

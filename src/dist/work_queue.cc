@@ -34,7 +34,7 @@ bool WorkQueue::idle() const {
 }
 
 void WorkQueue::run() {
-  sigset_t all;
+  sigset_t all;  // never unblocked again: a pending SIGPIPE would end the process
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
 

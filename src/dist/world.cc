@@ -17,10 +17,9 @@ namespace {
 
 constexpr int kFirstPort = 20000;  // the ports that job numbers are mapped to
 constexpr int kPorts = 10000;
-constexpr int kFirstSpecialStep =
-    2'000'000'000;  // SLURM's batch, extern and interactive steps were not started by srun
+constexpr int kFirstSpecialStep = 2'000'000'000;  // SLURM numbers batch, extern and interactive steps from here on
 
-// The environment variables in which a launcher gives the ranks; "" if it has none.
+// The environment variables that a launcher sets; "" for those that it does not have.
 struct Launcher {
   const char* name;
   const char *rank, *size, *local_rank, *local_size, *node, *nodes;
@@ -41,7 +40,7 @@ constexpr Launcher kMpirun{"mpirun",
 constexpr Launcher kSrun{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
                          "",     "SLURM_NODEID", "SLURM_STEP_NUM_NODES"};
 
-// Ranks that are not named count as if every host had the same number of them.
+// A missing host number is derived as if every host had the same number of ranks.
 World ranks_from(const Launcher& launcher) {
   const auto number = [&](const std::string& name, int otherwise) {
     return name.empty()       ? otherwise

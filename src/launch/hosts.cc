@@ -1,12 +1,10 @@
 #include "launch/hosts.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "core/error.h"
+#include "core/lock.h"
 #include "dist/socket.h"
 
 namespace tandem {
@@ -48,9 +46,7 @@ std::vector<Host> parse_hosts(const std::string& text) {
 }
 
 bool is_this_host(const std::string& name) {
-  std::array<char, 256> own{};
-  gethostname(own.data(), own.size() - 1);
-  const std::string full = own.data();
+  const std::string full = host_name();
   return is_loopback(name) || name == full || name == full.substr(0, full.find('.'));
 }
 

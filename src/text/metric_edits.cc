@@ -144,8 +144,7 @@ void for_each_equal_group(const Words& words, std::span<const uint32_t> referenc
   }
 }
 
-// Moves the `length` words from `start` to before `target`; a target inside the group moves the group on by that many
-// words.
+// Moves the `length` words from `start` to before `target`; a target inside the group moves it on by that many words.
 Words shifted(Words words, int64_t start, int64_t length, int64_t target) {
   const auto begin = words.begin();
   if (target < start) {

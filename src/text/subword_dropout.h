@@ -21,9 +21,9 @@ class SubwordDropout {
   SubwordDropout(const SubwordDropout&) = delete;
   SubwordDropout& operator=(const SubwordDropout&) = delete;
 
-  // Appends the pieces of one line, which decode to the same text as those of Subwords::encode(). Words with unknown
-  // characters, words of more than kLongestWord bytes once normalised, and lines with a literal space mark keep their
-  // pieces.
+  // Appends the pieces of one line, which decode to the same text as those of Subwords::encode(). The pieces of words
+  // with unknown characters or, once normalised, more than kLongestWord bytes, and of lines with a literal space mark
+  // do not change.
   void encode(std::string_view line, PhiloxStream& random, std::vector<int32_t>& ids) const;
 
  private:

@@ -122,8 +122,7 @@ Subwords::~Subwords() = default;
 int32_t Subwords::size() const { return state_->processor.GetPieceSize(); }
 
 void Subwords::encode(std::string_view line, std::vector<int32_t>& ids) const {
-  // SentencePiece cuts a literal space mark off a line's end but not its inside, so the words of such a line depend on
-  // each other.
+  // SentencePiece cuts off a literal space mark at a line's end but not inside it, so such words depend on each other.
   if (state_->by_words && line.find(kSpaceMark) == std::string_view::npos) {
     state_->encode_words(line, ids);
   } else {

@@ -157,7 +157,7 @@ TEST(Communicator, RoundedSums) {
           ASSERT_EQ(after[i], size);
         }
         const auto plan = ranks.planned_rounded_all_reduce(count);
-        const Traffic rest = planned_all_reduce(count, DType::f32, ranks.rank(), size);
+        const Traffic rest = ranks.planned_all_reduce(count, DType::f32);
         EXPECT_EQ(ranks.traffic(), plan + rest + rest);
       });
     }
@@ -193,7 +193,7 @@ TEST(Communicator, CountsTheBytesOfThePlan) {
       for (const int64_t count : {5, 420000}) {
         std::vector<float> values(count);
         ranks.all_reduce(view_of(values));
-        plan = plan + planned_all_reduce(count, DType::f32, ranks.rank(), size);
+        plan = plan + ranks.planned_all_reduce(count, DType::f32);
         EXPECT_EQ(ranks.traffic(), plan);
       }
       const Traffic before = ranks.traffic();

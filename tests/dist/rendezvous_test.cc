@@ -181,7 +181,7 @@ TEST(Rendezvous, ARankThatCannotBe) {
   worlds[1].rank = 2;
   worlds[1].size = 3;
   const auto errors = run_ranks(worlds, [&](const World& world) { join_team(world, {}, short_join())->leave(); });
-  EXPECT_NE(errors[1].find("there are 2 ranks, so there is no rank 2"), std::string::npos) << errors[1];
+  EXPECT_NE(errors[1].find("2 as the number of ranks, so there is no rank 2"), std::string::npos) << errors[1];
 }
 
 TEST(Rendezvous, NobodyListens) {

@@ -26,8 +26,11 @@ TEST(Shard, CoverTheBufferInOrder) {
 TEST(Traffic, PlanIsTheFormula) {
   for (const int size : {1, 2, 4}) {
     const int64_t bytes = 2 * (size - 1) * 4000 / size;  // 1000 divides by all of them
-    EXPECT_EQ(planned_all_reduce(1000, DType::f32, size - 1, size), (Traffic{bytes, bytes}));
-    EXPECT_EQ(planned_all_reduce(1000, DType::bf16, 0, size), (Traffic{bytes / 2, bytes / 2}));
+    const auto planned = [size](DType type, int rank) {
+      return planned_reduce_scatter(1000, type, rank, size) + planned_all_gather(1000, type, rank, size);
+    };
+    EXPECT_EQ(planned(DType::f32, size - 1), (Traffic{bytes, bytes}));
+    EXPECT_EQ(planned(DType::bf16, 0), (Traffic{bytes / 2, bytes / 2}));
   }
 }
 

@@ -82,8 +82,7 @@ class NcclCommunicator final : public Communicator {
   int rank() const override { return team_.rank(); }
   int size() const override { return team_.size(); }
 
-  // Two calls, so that the sums are those of a reduce-scatter; a buffer without equal shards takes NCCL's own
-  // all-reduce.
+  // Two calls, so that the sums are those of a reduce-scatter; NCCL's own all-reduce if the shards are not equal.
   Handle start_all_reduce(const View& buffer) override {
     return start(buffer, [&](cudaStream_t stream) {
       if (buffer.size() % size() == 0) {
