@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/precision.h"
 #include "cli.h"
 #include "tandem/translator.h"
 

@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "store/checkpoint.h"
 #include "temporary_directory.h"
+#include "train/config.h"
 
 namespace tandem {
 namespace {
