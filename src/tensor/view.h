@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <type_traits>
 
 #include "core/error.h"
 
@@ -49,54 +50,74 @@ constexpr DType dtype_of() {
 enum class Memory : uint8_t { host, device };
 
 // A matrix [rows, cols] in row-major order; row r begins `stride` elements after row r - 1. A vector is one row.
-// The empty view (no data, no rows) stands for an absent optional argument.
-struct View {
-  void* data = nullptr;
+// The empty view (no data, no rows) stands for an absent optional argument. Through a ConstView nothing is written.
+template <bool kConst>
+struct BasicView {
+  template <class T>
+  using Element = std::conditional_t<kConst, const T, T>;
+
+  Element<void>* data = nullptr;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t stride = 0;
   DType dtype = DType::f32;
   Memory memory = Memory::host;
 
+  // From a View to a ConstView.
+  template <bool kTo>
+  requires(kTo && !kConst) operator BasicView<kTo>() const { return {data, rows, cols, stride, dtype, memory}; }
+
   bool empty() const { return data == nullptr; }
   int64_t size() const { return rows * cols; }
+  size_t bytes() const { return static_cast<size_t>(size()) * size_of(dtype); }  // of its elements
   bool contiguous() const { return stride == cols || rows <= 1; }
 
   // Host access to the elements; the type must match and the memory must be the host's.
   template <class T>
-  T* host() const {
+  Element<T>* host() const {
     require(memory == Memory::host, "host access to device memory");
     require(dtype == dtype_of<T>(), "a view of {} used as {}", name_of(dtype), name_of(dtype_of<T>()));
-    return static_cast<T*>(data);
+    return static_cast<Element<T>*>(data);
   }
 
   // Rows [begin, begin + count).
-  View slice_rows(int64_t begin, int64_t count) const {
+  BasicView slice_rows(int64_t begin, int64_t count) const {
     require(begin >= 0 && count >= 0 && begin + count <= rows, "rows {}+{} of a view of {} rows", begin, count, rows);
     return at(begin * stride, count, cols, stride);
   }
   // Columns [begin, begin + count).
-  View slice_cols(int64_t begin, int64_t count) const {
+  BasicView slice_cols(int64_t begin, int64_t count) const {
     require(begin >= 0 && count >= 0 && begin + count <= cols, "columns {}+{} of a view of {}", begin, count, cols);
     return at(begin, rows, count, stride);
   }
   // The same contiguous elements as another shape.
-  View reshape(int64_t new_rows, int64_t new_cols) const {
+  BasicView reshape(int64_t new_rows, int64_t new_cols) const {
     require(contiguous() && new_rows * new_cols == size(), "cannot reshape {}x{} to {}x{}", rows, cols, new_rows,
             new_cols);
     return at(0, new_rows, new_cols, new_cols);
   }
-
- private:
-  View at(int64_t offset, int64_t new_rows, int64_t new_cols, int64_t new_stride) const {
-    View view = *this;
-    view.data = static_cast<std::byte*>(data) + offset * static_cast<int64_t>(size_of(dtype));
-    view.rows = new_rows;
-    view.cols = new_cols;
-    view.stride = new_stride;
+  // The same memory as elements of another type of the same size.
+  BasicView reinterpret(DType type) const {
+    require(size_of(type) == size_of(dtype), "{} cannot be read as {}", name_of(dtype), name_of(type));
+    BasicView view = *this;
+    view.dtype = type;
     return view;
   }
+
+ private:
+  BasicView at(int64_t offset, int64_t new_rows, int64_t new_cols, int64_t new_stride) const {
+    using Byte = Element<std::byte>;
+    return {static_cast<Byte*>(data) + offset * static_cast<int64_t>(size_of(dtype)),
+            new_rows,
+            new_cols,
+            new_stride,
+            dtype,
+            memory};
+  }
 };
+
+using View = BasicView<false>;
+using ConstView = BasicView<true>;
 
 inline View make_view(void* data, DType dtype, int64_t rows, int64_t cols, Memory memory = Memory::host) {
   return View{data, rows, cols, cols, dtype, memory};
