@@ -1,5 +1,5 @@
 // The rate of the matrix products of a model: GFLOP/s of linear (fwd), linear_backward_input (dx) and
-// linear_backward_weight (dw) on every shape, beside one plain oneDNN call with the same number of threads, and both
+// linear_backward_weights (dw) on every shape, beside one plain oneDNN call with the same number of threads, and both
 // weighted by the FLOPs that a training step spends on each shape.
 //
 //   bench_gemm [tokens] [threads] [f32|bf16] [base|small|tiny]
@@ -109,11 +109,16 @@ void measure(Backend& backend, DType dtype, int64_t tokens, const Shape& shape, 
   const View w = random_matrix(keep, backend, dtype, shape.out, shape.in);
   const View dw = random_matrix(keep, backend, DType::f32, shape.out, shape.in);
   const double gflop = 2e-9 * static_cast<double>(tokens) * static_cast<double>(shape.in * shape.out);
+  const WeightGradient gradient{.dw = dw, .dy = y, .x = x};
   const Pair pairs[] = {
-      best_seconds([&] { backend.linear(y, x, w, {}); }, plain_product(y, x, false, w, true)),
-      best_seconds([&] { backend.linear_backward_input(x, y, w, {}, false); }, plain_product(x, y, false, w, false)),
-      best_seconds([&] { backend.linear_backward_weight(dw, {}, y, x, {}, true); },
-                   plain_product(dw, y, true, x, false))};
+      best_seconds([&] { backend.run(op::Linear{.y = y, .x = x, .w = w}); }, plain_product(y, x, false, w, true)),
+      best_seconds([&] { backend.run(op::LinearBackwardInput{.dx = x, .dy = y, .w = w}); },
+                   plain_product(x, y, false, w, false)),
+      best_seconds(
+          [&] {
+            backend.run(op::LinearBackwardWeights{.gradients = {&gradient, 1}});
+          },
+          plain_product(dw, y, true, x, false))};
   fmt::print("{:<11} {:>5} x {:<5}", shape.name, shape.in, shape.out);
   for (const Pair& pair : pairs) {
     fmt::print("  {:>5.0f} ({:>5.0f})", gflop / pair.ours, gflop / pair.plain);

@@ -88,10 +88,18 @@ class Bench {
     const View table = take(dtype_, 1000, width_), positions = take(DType::f32, kTokens, width_);
     const View dtable = take(DType::f32, 1000, width_), x = activations(width_);
     const View tokens = sequence(kTokens, 1), starts = sequence(kTokens + 1, 1);
-    report("embed", kTokens, 2 * bytes(x.size()) + 4 * x.size(), 0,
-           [&] { backend_->embed(x, tokens, tokens, table, positions, 2, dropout()); });
+    report("embed", kTokens, 2 * bytes(x.size()) + 4 * x.size(), 0, [&] {
+      backend_->run(op::Embed{.x = x,
+                              .tokens = tokens,
+                              .position = tokens,
+                              .table = table,
+                              .positions = positions,
+                              .scale = 2,
+                              .dropout = dropout()});
+    });
     report("embed_backward", kTokens, bytes(x.size()) + 8 * x.size(), 0, [&] {
-      backend_->embed_backward(dtable, x, {tokens, tokens, starts}, 2, dropout());
+      backend_->run(op::EmbedBackward{
+          .dtable = dtable, .dx = x, .order = {tokens, tokens, starts}, .scale = 2, .dropout = dropout()});
     });
   }
 
@@ -100,11 +108,27 @@ class Bench {
     const View normed = activations(width_), statistics = take(DType::f32, kTokens, 2);
     const View gamma = masters(width_), beta = masters(width_), dgamma = masters(width_), dbeta = masters(width_);
     for (const Dropout& drop : {Dropout{}, dropout()}) {
-      report(drop.rate > 0 ? "residual_norm, dropout" : "residual_norm", kTokens, 4 * bytes(sum.size()), 0,
-             [&] { backend_->residual_norm(sum, normed, statistics, residual, branch, gamma, beta, drop); });
+      report(drop.rate > 0 ? "residual_norm, dropout" : "residual_norm", kTokens, 4 * bytes(sum.size()), 0, [&] {
+        backend_->run(op::ResidualNorm{.sum = sum,
+                                       .normed = normed,
+                                       .statistics = statistics,
+                                       .residual = residual,
+                                       .branch = branch,
+                                       .gamma = gamma,
+                                       .beta = beta,
+                                       .dropout = drop});
+      });
       report("  backward", kTokens, 5 * bytes(sum.size()), 0, [&] {
-        backend_->residual_norm_backward(residual, branch, {dgamma, dbeta}, normed, residual, sum, statistics, gamma,
-                                         drop);
+        backend_->run(op::ResidualNormBackward{.dresidual = residual,
+                                               .dbranch = branch,
+                                               .dgamma = dgamma,
+                                               .dbeta = dbeta,
+                                               .dnormed = normed,
+                                               .dsum = residual,
+                                               .sum = sum,
+                                               .statistics = statistics,
+                                               .gamma = gamma,
+                                               .dropout = drop});
       });
     }
   }
@@ -117,8 +141,13 @@ class Bench {
     shape.heads = static_cast<int>(width_ / kHeadWidth);
     shape.query_starts = shape.key_starts = sequence(kTokens / length_ + 1, static_cast<int32_t>(length_));
     if (const int64_t size = backend_->attention_plan_size(shape, kTokens); size > 0) {
-      shape.plan = take(DType::i32, 1, size);
-      backend_->plan_attention(shape, kTokens, kTokens);
+      const View plan = take(DType::i32, 1, size);
+      backend_->run(op::PlanAttention{.plan = plan,
+                                      .query_starts = shape.query_starts,
+                                      .key_starts = shape.key_starts,
+                                      .query_rows = kTokens,
+                                      .key_rows = kTokens});
+      shape.plan = plan;
     }
     const auto part = [&](const View& view, int64_t i) { return view.slice_cols(i * width_, width_); };
     const double flops = 4.0 * static_cast<double>(kTokens * length_ * width_);
@@ -127,11 +156,25 @@ class Bench {
         shape.causal = causal;
         shape.dropout = drop;
         report(fmt::format("attention{}{}", causal ? ", causal" : "", drop.rate > 0 ? ", dropout" : "").c_str(),
-               kTokens, 4 * bytes(out.size()), flops,
-               [&] { backend_->attention(out, log_sums, part(qkv, 0), part(qkv, 1), part(qkv, 2), shape); });
+               kTokens, 4 * bytes(out.size()), flops, [&] {
+                 backend_->run(op::Attention{.out = out,
+                                             .log_sums = log_sums,
+                                             .q = part(qkv, 0),
+                                             .k = part(qkv, 1),
+                                             .v = part(qkv, 2),
+                                             .shape = shape});
+               });
         report("  backward", kTokens, 7 * bytes(out.size()), 2.5 * flops, [&] {
-          backend_->attention_backward(part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), dout, out, log_sums, part(qkv, 0),
-                                       part(qkv, 1), part(qkv, 2), shape);
+          backend_->run(op::AttentionBackward{.dq = part(dqkv, 0),
+                                              .dk = part(dqkv, 1),
+                                              .dv = part(dqkv, 2),
+                                              .dout = dout,
+                                              .out = out,
+                                              .log_sums = log_sums,
+                                              .q = part(qkv, 0),
+                                              .k = part(qkv, 1),
+                                              .v = part(qkv, 2),
+                                              .shape = shape});
         });
       }
     }
@@ -140,10 +183,13 @@ class Bench {
   void loss() {
     const View logits = take(dtype_, 64, kVocabulary), labels = sequence(64, 3);
     LossTotals totals;
-    report("cross_entropy", 64, bytes(logits.size()), 0,
-           [&] { backend_->cross_entropy(&totals, logits, labels, 0.1F, nullptr); });
-    report("  with gradient", 64, 2 * bytes(logits.size()), 0,
-           [&] { backend_->cross_entropy(&totals, logits, labels, 0.1F, &state_); });
+    report("cross_entropy", 64, bytes(logits.size()), 0, [&] {
+      backend_->run(op::CrossEntropy{.totals = &totals, .logits = logits, .labels = labels, .smoothing = 0.1F});
+    });
+    report("  with gradient", 64, 2 * bytes(logits.size()), 0, [&] {
+      backend_->run(
+          op::CrossEntropy{.totals = &totals, .logits = logits, .labels = labels, .smoothing = 0.1F, .state = &state_});
+    });
   }
 
   void optimizer() {
@@ -153,9 +199,20 @@ class Bench {
     backend_->fill_zero(v);
     state_.learning_rate = 1e-6F;
     UpdateState norm{.average_decay = 0.9F};
-    report("gradient_norm", kSize, 4 * kSize, 0, [&] { backend_->gradient_norm(&norm, g, {.max_norm = 1}); });
-    report("adam", kSize, 28 * kSize, 0, [&] { backend_->adam(w, m, v, compute, g, {}, &state_, &norm); });
-    report("moving_average", kSize, 12 * kSize, 0, [&] { backend_->moving_average(m, w, &norm); });
+    report("gradient_norm", kSize, 4 * kSize, 0,
+           [&] { backend_->run(op::GradientNorm{.update = &norm, .gradients = g, .settings = {.max_norm = 1}}); });
+    report("adam", kSize, 28 * kSize, 0, [&] {
+      backend_->run(op::Adam{.masters = w,
+                             .m = m,
+                             .v = v,
+                             .compute = compute,
+                             .gradients = g,
+                             .settings = {},
+                             .state = &state_,
+                             .update = &norm});
+    });
+    report("moving_average", kSize, 12 * kSize, 0,
+           [&] { backend_->run(op::MovingAverage{.average = m, .masters = w, .update = &norm}); });
   }
 
   void decoding() {
@@ -170,9 +227,11 @@ class Bench {
                            sequence(rows, static_cast<int32_t>(length_)),
                            {}};
     report("top_log_probabilities", rows, bytes(logits.size()), 0,
-           [&] { backend_->top_log_probabilities(values, ids, logits); });
-    report("attention_cached", rows, 2 * bytes(keys.size()), 4.0 * static_cast<double>(keys.size()),
-           [&] { backend_->attention_cached(out, q, cache, static_cast<int>(width_ / kHeadWidth)); });
+           [&] { backend_->run(op::TopLogProbabilities{.values = values, .ids = ids, .logits = logits}); });
+    report("attention_cached", rows, 2 * bytes(keys.size()), 4.0 * static_cast<double>(keys.size()), [&] {
+      backend_->run(
+          op::AttentionCached{.out = out, .q = q, .cache = cache, .heads = static_cast<int>(width_ / kHeadWidth)});
+    });
   }
 
   std::unique_ptr<Backend> backend_;

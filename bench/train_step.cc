@@ -130,9 +130,10 @@ double product_seconds(Backend& backend, const ModelConfig& config, DType comput
     for (const View& view : {x, y, w, dw}) {
       backend.fill_zero(view);
     }
-    double forward = seconds_of([&] { backend.linear(y, x, w, {}); });
-    double input = seconds_of([&] { backend.linear_backward_input(x, y, w, {}, false); });
-    double weight = seconds_of([&] { backend.linear_backward_weight(dw, {}, y, x, {}, true); });
+    double forward = seconds_of([&] { backend.run(op::Linear{.y = y, .x = x, .w = w}); });
+    double input = seconds_of([&] { backend.run(op::LinearBackwardInput{.dx = x, .dy = y, .w = w}); });
+    const WeightGradient gradient{.dw = dw, .dy = y, .x = x};
+    double weight = seconds_of([&] { backend.run(op::LinearBackwardWeights{.gradients = {&gradient, 1}}); });
     if (compute == DType::f32) {
       const auto gemm = [](char ta, char tb, int64_t m, int64_t n, int64_t k, const View& a, const View& b, float beta,
                            const View& c) {

@@ -1,6 +1,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cuda_device.h"
 #include "core/log.h"
 
@@ -24,6 +25,8 @@ int device_number(const std::string& device) {
 }
 
 }  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(int threads) { return std::make_unique<CpuBackend>(threads); }
 
 std::unique_ptr<Backend> make_backend(const std::string& device, int threads) {
   const std::string problem = device == "auto" ? why_no_cuda() : "";

@@ -41,15 +41,15 @@ class TransformerScorer : public StepScorer {
   void step(std::span<const SearchRow> rows, int64_t k, std::vector<float>& values,
             std::vector<int32_t>& ids) override {
     const auto count = static_cast<int64_t>(rows.size());
-    cache_.reserve(written_ + backend_.decode_rows(count), written_);
+    cache_.reserve(written_ + backend_.traits().decode_rows(count), written_);
     ++steps_;
     const Arena::Mark mark = arena_.mark();
     const View logits = model_.decode(weights_, decode_step(rows), arena_);
     // Both in one block, since every download waits for the device.
     const View best = arena_.take(DType::i32, 2 * count, k);
-    View best_values = best.slice_rows(0, count);
-    best_values.dtype = DType::f32;
-    backend_.top_log_probabilities(best_values, best.slice_rows(count, count), logits.slice_rows(0, count));
+    backend_.run(op::TopLogProbabilities{.values = best.slice_rows(0, count).reinterpret(DType::f32),
+                                         .ids = best.slice_rows(count, count),
+                                         .logits = logits.slice_rows(0, count)});
     const auto size = static_cast<size_t>(count * k);
     best_.resize(2 * size);
     backend_.download(best_.data(), best);
@@ -64,7 +64,7 @@ class TransformerScorer : public StepScorer {
   // Rows behind the given ones are pads that see no key; the next step writes over what they leave in the cache.
   Transformer::DecodeStep decode_step(std::span<const SearchRow> rows) {
     const auto used = static_cast<int64_t>(rows.size());
-    const int64_t count = backend_.decode_rows(used);
+    const int64_t count = backend_.traits().decode_rows(used);
     std::swap(tables_, parents_);
     const int64_t parents_index_at = index_at_;
     tables_.clear();

@@ -25,7 +25,7 @@ class BatchDecoder {
   // Longest source, in pieces without the end mark.
   int64_t longest_source() const { return model_.config().max_length - 1; }
 
-  int64_t usual_sentences() const { return backend_.decode_sentences(); }
+  int64_t usual_sentences() const { return backend_.traits().decode_sentences; }
 
   // Translations of each source (ids without bos and eos, at most longest_source() of them), best first. A sentence's
   // result does not depend on the others. Where the memory does not suffice (OutOfMemory), none is held afterwards.

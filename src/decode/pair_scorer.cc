@@ -38,8 +38,9 @@ std::vector<LossTotals> PairScorer::totals_of(std::span<const std::vector<int32_
   int64_t first = 0;
   for (const size_t i : chosen) {
     const auto rows = static_cast<int64_t>(targets[i].size()) + 1;
-    backend_.cross_entropy(totals_there++, logits.slice_rows(first, rows), batch.labels.slice_cols(first, rows), 0,
-                           nullptr);
+    backend_.run(op::CrossEntropy{.totals = totals_there++,
+                                  .logits = logits.slice_rows(first, rows),
+                                  .labels = batch.labels.slice_cols(first, rows)});
     first += rows;
   }
   std::vector<LossTotals> totals(chosen.size());

@@ -16,7 +16,8 @@ PendingProduct Decoder::self_step(const Context& context, size_t layer, const Vi
                          .length = step.self_length,
                          .first = {},
                          .index = step.self_index};
-  context.backend.attention_cached(mixed, attention.queries(qkv), cache, config_.heads);
+  context.backend.run(
+      op::AttentionCached{.out = mixed, .q = attention.queries(qkv), .cache = cache, .heads = config_.heads});
   return {attention.out, mixed};
 }
 
@@ -30,7 +31,7 @@ PendingProduct Decoder::cross_step(const Context& context, size_t layer, const V
                          .length = step.memory_length,
                          .first = step.memory_first,
                          .index = {}};
-  context.backend.attention_cached(mixed, q, cache, config_.heads);
+  context.backend.run(op::AttentionCached{.out = mixed, .q = q, .cache = cache, .heads = config_.heads});
   return {cross_[layer].out, mixed};
 }
 

@@ -11,7 +11,7 @@ namespace {
 const ModelConfig& checked(const ModelConfig& config, const Backend& backend) {
   const std::string wrong = problems(config);
   require(wrong.empty(), "the model cannot be made: {}", wrong);
-  backend.require_sizes(config.width, config.heads);
+  backend.traits().require_sizes(config.width, config.heads);
   return config;
 }
 

@@ -52,13 +52,18 @@ struct Context {
 
   // For attention of these sides' rows to each other, in all layers.
   View plan_attention(const View& query_starts, int64_t query_rows, const View& key_starts, int64_t key_rows) const {
-    AttentionShape shape{.query_starts = query_starts, .key_starts = key_starts};
+    const AttentionShape shape{.query_starts = query_starts, .key_starts = key_starts};
     const int64_t size = backend.attention_plan_size(shape, query_rows);
-    if (size > 0) {
-      shape.plan = arena.take(DType::i32, 1, size);
-      backend.plan_attention(shape, query_rows, key_rows);
+    if (size == 0) {
+      return {};
     }
-    return shape.plan;
+    const View plan = arena.take(DType::i32, 1, size);
+    backend.run(op::PlanAttention{.plan = plan,
+                                  .query_starts = query_starts,
+                                  .key_starts = key_starts,
+                                  .query_rows = query_rows,
+                                  .key_rows = key_rows});
+    return plan;
   }
 
   RowParts parts(Side side) const { return side == Side::source ? source_parts : target_parts; }
@@ -81,7 +86,7 @@ class Scratch {
   Arena::Mark mark_;
 };
 
-inline void require_shape(const View& view, int64_t rows, int64_t cols, std::string_view what) {
+inline void require_shape(const ConstView& view, int64_t rows, int64_t cols, std::string_view what) {
   require(!view.empty() && view.rows == rows && view.cols == cols, "{} is {}x{} where {}x{} is needed", what, view.rows,
           view.cols, rows, cols);
 }

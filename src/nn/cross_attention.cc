@@ -24,7 +24,8 @@ CrossAttention::Saved CrossAttention::forward(const Context& context, const View
               .log_sums = context.training ? context.take_master(shape.heads, input.rows) : View{},
               .shape = shape};
   q.forward(context, saved.q, input);
-  context.backend.attention(saved.mixed, saved.log_sums, saved.q, k, v, shape);
+  context.backend.run(
+      op::Attention{.out = saved.mixed, .log_sums = saved.log_sums, .q = saved.q, .k = k, .v = v, .shape = shape});
   return saved;
 }
 
@@ -36,12 +37,21 @@ void CrossAttention::backward(const Context& context, const Saved& saved, const 
   const View dmixed = context.take(dbranch.rows, width);
   const View dq = context.take(dbranch.rows, width);
   out.backward_input(context, dmixed, dbranch);
-  context.backend.attention_backward(dq, dk, dv, dmixed, saved.mixed, saved.log_sums, saved.q, saved.k, saved.v,
-                                     saved.shape);
+  context.backend.run(op::AttentionBackward{.dq = dq,
+                                            .dk = dk,
+                                            .dv = dv,
+                                            .dout = dmixed,
+                                            .out = saved.mixed,
+                                            .log_sums = saved.log_sums,
+                                            .q = saved.q,
+                                            .k = saved.k,
+                                            .v = saved.v,
+                                            .shape = saved.shape});
   const WeightGradient gradients[] = {out.weight_gradient(context, dbranch, saved.mixed),
                                       q.weight_gradient(context, dq, saved.input)};
-  context.backend.linear_backward_weights(gradients, context.parts(saved.shape.dropout.side), context.accumulate);
-  q.backward_input(context, dinput, dq, {}, accumulate);
+  context.backend.run(op::LinearBackwardWeights{
+      .gradients = gradients, .parts = context.parts(saved.shape.dropout.side), .accumulate = context.accumulate});
+  q.backward_input(context, dinput, dq, accumulate);
 }
 
 }  // namespace tandem

@@ -19,7 +19,13 @@ void Embedding::forward(const Context& context, const View& x, const View& token
   require_shape(positions, positions.rows, weights.cols, "the position table");
   require(positions.dtype == context.weights.masters.dtype, "the position table is {} and the master weights are {}",
           name_of(positions.dtype), name_of(context.weights.masters.dtype));
-  context.backend.embed(x, tokens, position, weights, positions, scale_of(weights.cols), dropout);
+  context.backend.run(op::Embed{.x = x,
+                                .tokens = tokens,
+                                .position = position,
+                                .table = weights,
+                                .positions = positions,
+                                .scale = scale_of(weights.cols),
+                                .dropout = dropout});
 }
 
 void Embedding::backward(const Context& context, const View& dtable, const View& dx, const TokenOrder& order,
@@ -27,7 +33,8 @@ void Embedding::backward(const Context& context, const View& dtable, const View&
   require_shape(dx, dx.rows, dtable.cols, "the output gradient of an embedding");
   require(!order.rows.empty() && order.rows.cols <= dx.rows, "a token order of {} rows for a gradient of {} rows",
           order.rows.cols, dx.rows);
-  context.backend.embed_backward(dtable, dx, order, scale_of(dtable.cols), dropout);
+  context.backend.run(op::EmbedBackward{
+      .dtable = dtable, .dx = dx, .order = order, .scale = scale_of(dtable.cols), .dropout = dropout});
 }
 
 std::vector<double> sinusoid_positions(int64_t length, int64_t width) {

@@ -23,8 +23,12 @@ FeedForward::Saved FeedForward::forward(const Context& context, const View& inpu
     saved.gate = context.arena.take(DType::i32, input.rows, (hidden + 31) / 32);
   }
   saved.hidden = context.take(input.rows, hidden);
-  in.forward(context, saved.hidden, input,
-             {.bias = {}, .activation = activation, .pre = saved.pre, .dropout = dropout, .gate = saved.gate});
+  op::Linear product = in.product(context, saved.hidden, input);
+  product.pre = saved.pre;
+  product.gate = saved.gate;
+  product.activation = activation;
+  product.dropout = dropout;
+  context.backend.run(product);
   return saved;
 }
 
@@ -32,17 +36,19 @@ void FeedForward::backward(const Context& context, const Saved& saved, const Vie
                            bool accumulate) const {
   const Scratch scratch(context.arena);
   const View dhidden = context.take(dbranch.rows, hidden);
-  out.backward_input(context, dhidden, dbranch,
-                     {.activation = activation,
-                      .saved = saved.pre.empty() ? saved.hidden : saved.pre,
-                      .dropout = saved.dropout,
-                      .gate = saved.gate,
-                      .column_sums = in.bias_gradient(context),
-                      .accumulate_sums = context.accumulate});
-  in.backward_input(context, dinput, dhidden, {}, accumulate);  // first, while dhidden may still be in the cache
+  op::LinearBackwardInput gradient = out.input_gradient(context, dhidden, dbranch);
+  gradient.column_sums = in.bias_gradient(context);
+  gradient.saved = saved.pre.empty() ? saved.hidden : saved.pre;
+  gradient.gate = saved.gate;
+  gradient.activation = activation;
+  gradient.dropout = saved.dropout;
+  gradient.accumulate_sums = context.accumulate;
+  context.backend.run(gradient);
+  in.backward_input(context, dinput, dhidden, accumulate);  // first, while dhidden may still be in the cache
   const WeightGradient gradients[] = {in.weight_gradient(context, dhidden, saved.input, false),
                                       out.weight_gradient(context, dbranch, saved.hidden)};
-  context.backend.linear_backward_weights(gradients, context.parts(saved.dropout.side), context.accumulate);
+  context.backend.run(op::LinearBackwardWeights{
+      .gradients = gradients, .parts = context.parts(saved.dropout.side), .accumulate = context.accumulate});
 }
 
 }  // namespace tandem

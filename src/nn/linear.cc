@@ -35,20 +35,24 @@ View Linear::bias_in(const Context& context, const View& flat) const {
   return rows.reshape(1, rows.size());
 }
 
-void Linear::forward(const Context& context, const View& y, const View& x, Epilogue epilogue) const {
+op::Linear Linear::product(const Context& context, const View& y, const View& x) const {
   const View w = weights(context);
   require_shape(x, x.rows, w.cols, "the input of a matrix product");
   require_shape(y, x.rows, w.rows, "the output of a matrix product");
-  epilogue.bias = biases(context);
-  context.backend.linear(y, x, w, epilogue);
+  return {.y = y, .x = x, .w = w, .bias = biases(context)};
 }
 
-void Linear::backward_input(const Context& context, const View& dx, const View& dy, const BackwardEpilogue& epilogue,
-                            bool accumulate) const {
+op::LinearBackwardInput Linear::input_gradient(const Context& context, const View& dx, const View& dy) const {
   const View w = weights(context);
   require_shape(dy, dy.rows, w.rows, "the output gradient of a matrix product");
   require_shape(dx, dy.rows, w.cols, "the input gradient of a matrix product");
-  context.backend.linear_backward_input(dx, dy, w, epilogue, accumulate);
+  return {.dx = dx, .dy = dy, .w = w};
+}
+
+void Linear::backward_input(const Context& context, const View& dx, const View& dy, bool accumulate) const {
+  op::LinearBackwardInput gradient = input_gradient(context, dx, dy);
+  gradient.accumulate = accumulate;
+  context.backend.run(gradient);
 }
 
 WeightGradient Linear::weight_gradient(const Context& context, const View& dy, const View& x, bool with_bias) const {
@@ -59,8 +63,9 @@ WeightGradient Linear::weight_gradient(const Context& context, const View& dy, c
 }
 
 void Linear::backward_weight(const Context& context, const View& dy, const View& x, Side side) const {
-  const WeightGradient g = weight_gradient(context, dy, x);
-  context.backend.linear_backward_weight(g.dw, g.dbias, g.dy, g.x, context.parts(side), context.accumulate);
+  const WeightGradient gradient = weight_gradient(context, dy, x);
+  context.backend.run(op::LinearBackwardWeights{
+      .gradients = {&gradient, 1}, .parts = context.parts(side), .accumulate = context.accumulate});
 }
 
 }  // namespace tandem

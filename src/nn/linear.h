@@ -23,12 +23,16 @@ struct Linear {
   View weights(const Context& context) const { return weight_in(context, context.weights.compute); }
   View biases(const Context& context) const { return bias_in(context, context.weights.compute); }  // empty: no bias
 
-  // The epilogue's bias is filled in here.
-  void forward(const Context& context, const View& y, const View& x, Epilogue epilogue = {}) const;
-  void backward_input(const Context& context, const View& dx, const View& dy, const BackwardEpilogue& epilogue = {},
-                      bool accumulate = false) const;
+  // The ops, to which the caller may add what else is to be done in them.
+  op::Linear product(const Context& context, const View& y, const View& x) const;
+  op::LinearBackwardInput input_gradient(const Context& context, const View& dx, const View& dy) const;
   // with_bias false: the bias's gradient is made elsewhere (see bias_gradient).
   WeightGradient weight_gradient(const Context& context, const View& dy, const View& x, bool with_bias = true) const;
+
+  void forward(const Context& context, const View& y, const View& x) const {
+    context.backend.run(product(context, y, x));
+  }
+  void backward_input(const Context& context, const View& dx, const View& dy, bool accumulate = false) const;
   // side: whose rows these are.
   void backward_weight(const Context& context, const View& dy, const View& x, Side side) const;
   View bias_gradient(const Context& context) const { return bias_in(context, context.gradients); }

@@ -36,11 +36,12 @@ void for_each_chunk(const OutputLoss& loss, const Context& context, const View& 
   const View w = context.compute(loss.matrix);
   require_shape(hidden, hidden.rows, w.cols, "the input of the output projection");
   require_shape(labels, 1, hidden.rows, "the labels");
-  const int64_t chunk = loss.chunk_rows > 0 ? loss.chunk_rows : context.backend.loss_rows();
+  const int64_t chunk = loss.chunk_rows > 0 ? loss.chunk_rows : context.backend.traits().loss_rows;
+  const int64_t spare = context.backend.traits().spare_logit_rows;
   for (int64_t first = 0, end = 0; first < hidden.rows; first = end) {
     const Scratch scratch(context.arena);
     end = chunk_end(first, chunk, hidden.rows, context.target_parts);
-    body(context.take(end - first + ProjectedLoss::kSpareRows, w.rows), first, end - first);
+    body(context.take(end - first + spare, w.rows), first, end - first);
   }
 }
 
@@ -50,8 +51,9 @@ void OutputLoss::evaluate(const Context& context, LossTotals* totals, const View
                           float smoothing) const {
   for_each_chunk(*this, context, hidden, labels, [&](const View& memory, int64_t first, int64_t rows) {
     const View logits = memory.slice_rows(0, rows);
-    context.backend.linear(logits, hidden.slice_rows(first, rows), context.compute(matrix), {});
-    context.backend.cross_entropy(totals, logits, labels.slice_cols(first, rows), smoothing, nullptr);
+    context.backend.run(op::Linear{.y = logits, .x = hidden.slice_rows(first, rows), .w = context.compute(matrix)});
+    context.backend.run(op::CrossEntropy{
+        .totals = totals, .logits = logits, .labels = labels.slice_cols(first, rows), .smoothing = smoothing});
   });
 }
 
@@ -65,17 +67,17 @@ void OutputLoss::train(const Context& context, LossTotals* totals, const View& d
   }
   for_each_chunk(*this, context, hidden, labels, [&](const View& memory, int64_t first, int64_t rows) {
     const std::vector<int32_t> parts = parts_inside(context.target_parts, first, first + rows);
-    context.backend.projected_loss({.totals = totals,
-                                    .dx = dhidden.slice_rows(first, rows),
-                                    .dw = dw,
-                                    .logits = memory,
-                                    .x = hidden.slice_rows(first, rows),
-                                    .w = context.compute(matrix),
-                                    .labels = labels.slice_cols(first, rows),
-                                    .smoothing = smoothing,
-                                    .state = context.state,
-                                    .parts = parts,
-                                    .accumulate = context.accumulate || first > 0});
+    context.backend.run(op::ProjectedLoss{.totals = totals,
+                                          .dx = dhidden.slice_rows(first, rows),
+                                          .dw = dw,
+                                          .logits = memory,
+                                          .x = hidden.slice_rows(first, rows),
+                                          .w = context.compute(matrix),
+                                          .labels = labels.slice_cols(first, rows),
+                                          .smoothing = smoothing,
+                                          .state = context.state,
+                                          .parts = parts,
+                                          .accumulate = context.accumulate || first > 0});
   });
 }
 
@@ -83,7 +85,7 @@ View OutputLoss::logits(const Context& context, const View& hidden) const {
   const View w = context.compute(matrix);
   require_shape(hidden, hidden.rows, w.cols, "the input of the output projection");
   const View logits = context.take(hidden.rows, w.rows);
-  context.backend.linear(logits, hidden, w, {});
+  context.backend.run(op::Linear{.y = logits, .x = hidden, .w = w});
   return logits;
 }
 

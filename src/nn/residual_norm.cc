@@ -15,8 +15,11 @@ ResidualNorm::Saved ResidualNorm::forward(const Context& context, const View& re
                     .normed = context.take(residual.rows, residual.cols),
                     .statistics = context.take_master(residual.rows, 2),
                     .dropout = {}};
-  context.backend.residual_norm({}, saved.normed, saved.statistics, residual, {}, context.master(gamma),
-                                context.master(beta), {});
+  context.backend.run(op::ResidualNorm{.normed = saved.normed,
+                                       .statistics = saved.statistics,
+                                       .residual = residual,
+                                       .gamma = context.master(gamma),
+                                       .beta = context.master(beta)});
   return saved;
 }
 
@@ -30,17 +33,17 @@ ResidualNorm::Saved ResidualNorm::forward(const Context& context, const View& re
                     .normed = context.take(residual.rows, residual.cols),
                     .statistics = context.take_master(residual.rows, 2),
                     .dropout = dropout};
-  context.backend.linear_residual_norm({.sum = saved.sum,
-                                        .normed = saved.normed,
-                                        .statistics = saved.statistics,
-                                        .branch = room,
-                                        .x = branch.x,
-                                        .w = w,
-                                        .bias = branch.linear.biases(context),
-                                        .residual = residual,
-                                        .gamma = context.master(gamma),
-                                        .beta = context.master(beta),
-                                        .dropout = dropout});
+  context.backend.run(op::LinearResidualNorm{.sum = saved.sum,
+                                             .normed = saved.normed,
+                                             .statistics = saved.statistics,
+                                             .branch = room,
+                                             .x = branch.x,
+                                             .w = w,
+                                             .bias = branch.linear.biases(context),
+                                             .residual = residual,
+                                             .gamma = context.master(gamma),
+                                             .beta = context.master(beta),
+                                             .dropout = dropout});
   return saved;
 }
 
@@ -49,9 +52,18 @@ void ResidualNorm::backward(const Context& context, const Saved& saved, const Vi
   require_shape(dnormed, saved.normed.rows, saved.normed.cols, "the output gradient of a layer norm");
   require_shape(dresidual, saved.normed.rows, saved.normed.cols, "the residual gradient of a layer norm");
   require(dbias.empty() || !dbranch.empty(), "a layer norm without a branch has no bias before it");
-  context.backend.residual_norm_backward(
-      dresidual, dbranch, {context.gradient(gamma), context.gradient(beta), dbias, context.accumulate}, dnormed, dsum,
-      saved.sum, saved.statistics, context.master(gamma), saved.dropout);
+  context.backend.run(op::ResidualNormBackward{.dresidual = dresidual,
+                                               .dbranch = dbranch,
+                                               .dgamma = context.gradient(gamma),
+                                               .dbeta = context.gradient(beta),
+                                               .dbias = dbias,
+                                               .dnormed = dnormed,
+                                               .dsum = dsum,
+                                               .sum = saved.sum,
+                                               .statistics = saved.statistics,
+                                               .gamma = context.master(gamma),
+                                               .dropout = saved.dropout,
+                                               .accumulate = context.accumulate});
 }
 
 }  // namespace tandem

@@ -20,7 +20,12 @@ SelfAttention::Saved SelfAttention::forward(const Context& context, const View& 
               .log_sums = context.training ? context.take_master(shape.heads, input.rows) : View{},
               .shape = shape};
   qkv.forward(context, saved.qkv, input);
-  context.backend.attention(saved.mixed, saved.log_sums, queries(saved.qkv), keys(saved.qkv), values(saved.qkv), shape);
+  context.backend.run(op::Attention{.out = saved.mixed,
+                                    .log_sums = saved.log_sums,
+                                    .q = queries(saved.qkv),
+                                    .k = keys(saved.qkv),
+                                    .v = values(saved.qkv),
+                                    .shape = shape});
   return saved;
 }
 
@@ -30,12 +35,21 @@ void SelfAttention::backward(const Context& context, const Saved& saved, const V
   const View dmixed = context.take(dbranch.rows, width);
   const View dqkv = context.take(dbranch.rows, 3 * width);
   out.backward_input(context, dmixed, dbranch);
-  context.backend.attention_backward(queries(dqkv), keys(dqkv), values(dqkv), dmixed, saved.mixed, saved.log_sums,
-                                     queries(saved.qkv), keys(saved.qkv), values(saved.qkv), saved.shape);
+  context.backend.run(op::AttentionBackward{.dq = queries(dqkv),
+                                            .dk = keys(dqkv),
+                                            .dv = values(dqkv),
+                                            .dout = dmixed,
+                                            .out = saved.mixed,
+                                            .log_sums = saved.log_sums,
+                                            .q = queries(saved.qkv),
+                                            .k = keys(saved.qkv),
+                                            .v = values(saved.qkv),
+                                            .shape = saved.shape});
   const WeightGradient gradients[] = {out.weight_gradient(context, dbranch, saved.mixed),
                                       qkv.weight_gradient(context, dqkv, saved.input)};
-  context.backend.linear_backward_weights(gradients, context.parts(saved.shape.dropout.side), context.accumulate);
-  qkv.backward_input(context, dinput, dqkv, {}, accumulate);
+  context.backend.run(op::LinearBackwardWeights{
+      .gradients = gradients, .parts = context.parts(saved.shape.dropout.side), .accumulate = context.accumulate});
+  qkv.backward_input(context, dinput, dqkv, accumulate);
 }
 
 }  // namespace tandem

@@ -24,16 +24,22 @@ void Adam::step(const AdamBuffers& buffers, const StepState* state, UpdateState*
   require(buffers.masters.size() == size_ && buffers.gradients.size() == size_,
           "an optimizer for {} parameters was given {} weights and {} gradients", size_, buffers.masters.size(),
           buffers.gradients.size());
-  backend_.gradient_norm(update, buffers.gradients, settings_);
+  backend_.run(op::GradientNorm{.update = update, .gradients = buffers.gradients, .settings = settings_});
   apply(buffers, 0, state, update);
 }
 
 void Adam::apply(const AdamBuffers& part, int64_t first, const StepState* state, const UpdateState* update) {
   const int64_t count = part.masters.size();
-  backend_.adam(part.masters, m().slice_cols(first, count), v().slice_cols(first, count), part.compute, part.gradients,
-                settings_.adam, state, update);
+  backend_.run(op::Adam{.masters = part.masters,
+                        .m = m().slice_cols(first, count),
+                        .v = v().slice_cols(first, count),
+                        .compute = part.compute,
+                        .gradients = part.gradients,
+                        .settings = settings_.adam,
+                        .state = state,
+                        .update = update});
   if (!part.average.empty()) {
-    backend_.moving_average(part.average, part.masters, update);
+    backend_.run(op::MovingAverage{.average = part.average, .masters = part.masters, .update = update});
   }
 }
 

@@ -66,7 +66,7 @@ RankMeasurements look_around(Team& team, Backend& backend, const TrainConfig& co
 
 // As training does: all ranks begin a step together.
 void time_steps(StepTrial& trial, Communicator& control, Backend& backend, std::vector<StepTimeline>& steps) {
-  const int warm_up = backend.fixed_shape() ? 4 : 2;
+  const int warm_up = backend.traits().replays ? 4 : 2;
   for (int i = 0; i < warm_up; ++i) {
     control.barrier();
     trial.run_step();

@@ -67,7 +67,7 @@ StepTimeline StepTrial::run_step() {
   const uint64_t joined = alone ? clock.end : clock.joined;
   timeline.backward_end = seconds_between(clock.begin, joining);
   timeline.update = seconds_between(joined, clock.end);
-  if (!backend_.fixed_shape()) {  // elsewhere the host works while the device does
+  if (!backend_.traits().replays) {  // elsewhere the host works while the device does
     timeline.overhead = watch.seconds() - clock.seconds();
   }
   for (const TimingCommunicator::Message& message : timing_.messages()) {

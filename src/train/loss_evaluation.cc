@@ -37,7 +37,7 @@ class Evaluation {
   Evaluation(Backend& backend, const Transformer& model, const Weights& weights, int64_t tokens, LossTotals* totals,
              Arena& arena)
       : backend_(backend), model_(model), weights_(weights), totals_(totals), arena_(arena) {
-    if (backend.fixed_shape()) {
+    if (backend.traits().replays) {
       layout_.emplace(layout_for(model.config(), tokens));
       arena.reset();
       arena.reserve(planned_bytes_for(backend, model.config(), weights.compute.dtype, tokens));

@@ -63,7 +63,7 @@ MemoryPlan plan_for(const Backend& backend, DType compute, const Corpus& corpus,
 
 MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
                        int ranks, const RoundCapacity& before) {
-  if (!backend.fixed_shape()) {
+  if (!backend.traits().replays) {
     MemoryPlan plan;
     plan.batch = config.batch;
     plan.batch.round = {config.micro_batch, config.micro_batch, 0};
@@ -71,7 +71,7 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
     return plan;
   }
   const size_t usable = usable_bytes(backend, config.model, compute);
-  const int64_t most_rows = backend.most_rows(config.model.width);
+  const int64_t most_rows = backend.traits().most_rows(config.model.width);
   MemoryPlan plan = plan_for(backend, compute, corpus, config, config.micro_batch, ranks);
   if (config.micro_batch > 0) {
     require(plan.arena_bytes <= usable,

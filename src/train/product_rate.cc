@@ -19,7 +19,7 @@ void fill_random(Backend& backend, const View& to, uint32_t seed) {
 }
 
 int64_t measured_size(const Backend& backend, int64_t element_bytes) {
-  if (!backend.fixed_shape()) {
+  if (!backend.traits().replays) {
     return 1024;
   }
   int64_t n = 8192;
@@ -30,7 +30,7 @@ int64_t measured_size(const Backend& backend, int64_t element_bytes) {
 }
 
 double measure_product_rate(Backend& backend, DType compute, int repeats) {
-  const bool gpu = backend.fixed_shape();
+  const bool gpu = backend.traits().replays;
   const int64_t n = measured_size(backend, 12);  // as it grows, the arena holds three matrices of f32
   repeats = repeats > 0 ? repeats : gpu ? 20 : 3;
   Arena arena([&backend](size_t bytes) { return backend.allocate(bytes); });
@@ -40,11 +40,11 @@ double measure_product_rate(Backend& backend, DType compute, int repeats) {
   backend.copy(a, wide);
   fill_random(backend, wide, 2);
   backend.copy(b, wide);
-  backend.linear(c, a, b, {});
+  backend.run(op::Linear{.y = c, .x = a, .w = b});
   backend.wait();
   const Stopwatch watch;
   for (int i = 0; i < repeats; ++i) {
-    backend.linear(c, a, b, {});
+    backend.run(op::Linear{.y = c, .x = a, .w = b});
   }
   backend.wait();
   const double seconds = watch.seconds();

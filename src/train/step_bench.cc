@@ -129,7 +129,7 @@ std::vector<OpProfile> profile_step(Backend& backend, ModelState& weights, const
 
 StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const StepBenchOptions& options) {
   const auto backend = make_backend(config.device, config.threads);
-  require(!options.tune || backend->fixed_shape(),
+  require(!options.tune || backend->traits().replays,
           "nothing can be tuned on {}: only a GPU has algorithms to choose from", backend->description());
   const Backend::MemorySizes before = backend->memory_sizes();
   const DType compute = compute_type(config.precision, *backend);

@@ -41,7 +41,7 @@ BucketPlan plan_for(const std::vector<TeamUpdate::Call>& calls, const Transforme
 
 // Elements of the target's and the source's rows, where a recorded step must find its memory in place.
 std::vector<int64_t> most_rows(const Backend& backend, const ModelConfig& config) {
-  return backend.fixed_shape()
+  return backend.traits().replays
              ? std::vector{config.target_vocabulary * config.width, config.source_vocabulary * config.width}
              : std::vector<int64_t>{};
 }
@@ -71,7 +71,7 @@ TeamUpdate::TeamUpdate(Backend& backend, const Transformer& model, ModelState& w
     moments_ += shard.count;
   }
   moments_ = options.shard_optimizer ? moments_ : model.parameters().flat_size();
-  if (backend.fixed_shape()) {
+  if (backend.traits().replays) {
     reserve(model.config().source_vocabulary, model.config().target_vocabulary);
   }
   if (wide()) {
@@ -151,10 +151,10 @@ void TeamUpdate::update(Adam& adam, const View& source_ids, const View& target_i
   for (const Bucket& looked_up : wide() ? reducer_.plan().rest : std::vector<Bucket>{}) {
     backend_.fill_zero(weights_.padded(gradients).slice_cols(looked_up.begin, looked_up.count));
   }
-  backend_.add_rows(table(Side::target), target_ids, row_sums(Side::target));
-  backend_.add_rows(table(Side::source), source_ids, row_sums(Side::source));
+  backend_.run(op::AddRows{.table = table(Side::target), .ids = target_ids, .rows = row_sums(Side::target)});
+  backend_.run(op::AddRows{.table = table(Side::source), .ids = source_ids, .rows = row_sums(Side::source)});
 
-  backend_.prepare_update(update, sum_squares(), adam.settings());
+  backend_.run(op::PrepareUpdate{.update = update, .sums = sum_squares(), .settings = adam.settings()});
   const AdamBuffers buffers{weights_.padded(weights_.masters()), weights_.padded(weights_.copy()),
                             weights_.padded(weights_.average()), weights_.padded(gradients)};
   if (!sharded()) {
@@ -189,8 +189,8 @@ View TeamUpdate::sum_squares() {
     for (int64_t i = 0; i < pieces; ++i) {
       const Bucket& bucket = buckets[static_cast<size_t>(i)];
       const Shard part = shard_of(bucket.count, communicator_.size(), shard);
-      backend_.sum_of_squares(sums.slice_cols(shard * pieces + i, 1),
-                              gradients.slice_cols(bucket.begin + part.begin, part.count));
+      backend_.run(op::SumOfSquares{.sum = sums.slice_cols(shard * pieces + i, 1),
+                                    .x = gradients.slice_cols(bucket.begin + part.begin, part.count)});
     }
   }
   if (sharded()) {
@@ -271,9 +271,9 @@ std::optional<TeamUpdate> make_team_update(Backend& backend, const Transformer& 
 
 DType wire_type(const DistConfig& config, const Backend& backend, DType compute) {
   using Wire = DistConfig::Wire;
-  require(config.wire != Wire::f64 || !backend.fixed_shape(),
+  require(config.wire != Wire::f64 || !backend.traits().replays,
           "dist.wire = \"f64\" is for CPUs: use \"auto\", \"f32\" or \"bf16\" on GPUs");
-  const bool automatic_f64 = compute == DType::f32 && !backend.fixed_shape();
+  const bool automatic_f64 = compute == DType::f32 && !backend.traits().replays;
   return config.wire == Wire::f64 || (config.wire == Wire::automatic && automatic_f64) ? DType::f64
          : config.wire == Wire::bf16                                                   ? DType::bf16
                                                                                        : DType::f32;

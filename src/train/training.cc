@@ -16,13 +16,16 @@ constexpr size_t kStepsUnderWay = 3;  // enough that the device never waits for 
 
 constexpr uint32_t kCheckPurpose = 0xC4EC;  // philox's counter of the choice of steps to check
 
-std::unique_ptr<Backend> backend_for(const TrainConfig& config, double check_share) {
+// `checked` becomes what can check the backend's ops, if a share of the steps is to be checked.
+std::unique_ptr<Backend> backend_for(const TrainConfig& config, double check_share, CheckedBackend*& checked) {
   auto backend = make_backend(config.device, config.threads);
   if (check_share == 0) {
     return backend;
   }
-  require(backend->fixed_shape(), "there is no GPU whose arithmetic could be checked");
-  return std::make_unique<CheckedBackend>(std::move(backend), config.threads);
+  require(backend->traits().replays, "there is no GPU whose arithmetic could be checked");
+  auto both = std::make_unique<CheckedBackend>(std::move(backend), config.threads);
+  checked = both.get();
+  return both;
 }
 
 // Weights, gradients and what else is as large, or one sentence with both figures where that does not fit a GPU.
@@ -33,7 +36,7 @@ ModelState make_state(Backend& backend, const Transformer& model, const TrainCon
   const double moments = 2 * elements * sizeof(float) / (config.dist.shard_optimizer ? ranks : 1);
   const double bytes = elements * (sizeof(float) * (average ? 3 : 2) + (compute == DType::bf16 ? 2 : 0)) + moments;
   const auto free = static_cast<double>(backend.memory_sizes().free);
-  require(!backend.fixed_shape() || bytes < free,
+  require(!backend.traits().replays || bytes < free,
           "the model does not fit: its {} parameters take {} with gradients and the optimizer's moments, and "
           "{} are free; choose a smaller model (nvidia-smi shows who else has memory)",
           grouped(model.parameters().count()), human_bytes(bytes), human_bytes(free));
@@ -77,7 +80,7 @@ Training::Training(const TrainConfig& config, Prepared data, TeamRun& team_run, 
       run_(team_run.directory()),
       data_(std::move(data)),
       check_share_(check_share),
-      backend_(backend_for(config, check_share)),
+      backend_(backend_for(config, check_share, checked_)),
       model_(*backend_, config_.model),
       weights_(make_state(*backend_, model_, config_, team_run.size())),
       own_communicator_(make_gradient_communicator(team_run.team(), *backend_, config_.dist)),
@@ -107,7 +110,7 @@ TrainOutcome Training::run() {
   std::optional<std::string> end = end_reached();
   while (!end && stop_signal_ == 0) {
     give_step();
-    while (given_.size() > (backend_->fixed_shape() ? kStepsUnderWay : 0)) {
+    while (given_.size() > (backend_->traits().replays ? kStepsUnderWay : 0)) {
       take_result();
     }
     if (!pause_due()) {
@@ -185,13 +188,12 @@ void Training::give_to_backend(const TrainStep& step, const StepState& state) {
     stepper_.give(step, state);
     return;
   }
-  auto& checked = static_cast<CheckedBackend&>(*backend_);
-  const int64_t before = checked.ops_checked();
-  checked.set_checking(true);
+  const int64_t before = checked_->ops_checked();
+  checked_->set_checking(true);
   stepper_.give(step, state, false);
-  checked.set_checking(false);
+  checked_->set_checking(false);
   log::info("step {}: {} ops computed on the CPU as well, all equal up to rounding", grouped(given() + 1),
-            checked.ops_checked() - before);
+            checked_->ops_checked() - before);
 }
 
 void Training::take_result() {

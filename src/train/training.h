@@ -29,6 +29,8 @@
 namespace tandem {
 
 // A step that was given to the backend and whose result is not there yet; its sentences are no longer needed.
+class CheckedBackend;
+
 struct GivenStep {
   TrainStep step;
   TrainPoint counts;   // for its record: what is known without its result; traffic is by plan
@@ -97,6 +99,7 @@ class Training {
   RunDirectory& run_;
   Prepared data_;
   double check_share_;
+  CheckedBackend* checked_ = nullptr;  // the backend, if a share of the steps is checked
   std::unique_ptr<Backend> backend_;
   Transformer model_;
   ModelState weights_;

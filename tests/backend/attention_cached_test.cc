@@ -41,7 +41,9 @@ struct Cached {
   CachedKeys cache(bool indexed) {
     return {keys.view(), values.view(), ints(length), indexed ? View{} : ints(first), indexed ? index.view() : View{}};
   }
-  void run(Backend& backend, bool indexed) { backend.attention_cached(out.view(), q.view(), cache(indexed), heads); }
+  void run(Backend& backend, bool indexed) {
+    backend.run(op::AttentionCached{.out = out.view(), .q = q.view(), .cache = cache(indexed), .heads = heads});
+  }
 
   // By the formula, in double.
   Results expected(bool indexed) {
@@ -103,9 +105,11 @@ TEST(AttentionCached, ARowDoesNotDependOnTheOthers) {
   for (const int64_t r : {0, 5, 32}) {
     Matrix<float> out(1, all.q.cols);
     std::vector<int32_t> length = {all.length[static_cast<size_t>(r)]};
-    backend->attention_cached(out.view(), all.q.view().slice_rows(r, 1),
-                              {all.keys.view(), all.values.view(), ints(length), {}, all.index.view().slice_rows(r, 1)},
-                              4);
+    backend->run(op::AttentionCached{
+        .out = out.view(),
+        .q = all.q.view().slice_rows(r, 1),
+        .cache = {all.keys.view(), all.values.view(), ints(length), {}, all.index.view().slice_rows(r, 1)},
+        .heads = 4});
     EXPECT_TRUE(std::equal(out.data.begin(), out.data.end(), all.out.row(r)));
   }
 }

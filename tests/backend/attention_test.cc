@@ -61,11 +61,24 @@ struct Attention {
         shape.heads, shape.causal, ints(query_starts), ints(key_starts), 0, 0, {shape.rate, 20, Side::target, &kState}};
   }
   void forward(Backend& backend) {
-    backend.attention(out.view(), log_sums.view(), q.view(), part(kv, 1), part(kv, 2), view());
+    backend.run(op::Attention{.out = out.view(),
+                              .log_sums = log_sums.view(),
+                              .q = q.view(),
+                              .k = part(kv, 1),
+                              .v = part(kv, 2),
+                              .shape = view()});
   }
   void backward(Backend& backend) {
-    backend.attention_backward(dq.view(), part(dkv, 1), part(dkv, 2), dout.view(), out.view(), log_sums.view(),
-                               q.view(), part(kv, 1), part(kv, 2), view());
+    backend.run(op::AttentionBackward{.dq = dq.view(),
+                                      .dk = part(dkv, 1),
+                                      .dv = part(dkv, 2),
+                                      .dout = dout.view(),
+                                      .out = out.view(),
+                                      .log_sums = log_sums.view(),
+                                      .q = q.view(),
+                                      .k = part(kv, 1),
+                                      .v = part(kv, 2),
+                                      .shape = view()});
   }
 };
 
@@ -91,13 +104,14 @@ TEST(Attention, HandMadeValues) {
   std::vector<int32_t> starts = {0, 2};
   AttentionShape shape;
   shape.query_starts = shape.key_starts = ints(starts);
-  backend->attention(out.view(), log_sums.view(), q.view(), k.view(), v.view(), shape);
+  backend->run(op::Attention{
+      .out = out.view(), .log_sums = log_sums.view(), .q = q.view(), .k = k.view(), .v = v.view(), .shape = shape});
   EXPECT_NEAR(out.data[0], 10 * 0.25 + 20 * 0.75, 1e-12);
   EXPECT_NEAR(out.data[1], 10 * 0.1 + 20 * 0.9, 1e-12);
   EXPECT_NEAR(log_sums.data[0], std::log(4.0), 1e-12);
   EXPECT_NEAR(log_sums.data[1], std::log(10.0), 1e-12);
   shape.causal = true;
-  backend->attention(out.view(), {}, q.view(), k.view(), v.view(), shape);
+  backend->run(op::Attention{.out = out.view(), .q = q.view(), .k = k.view(), .v = v.view(), .shape = shape});
   EXPECT_NEAR(out.data[0], 10, 1e-12);
   EXPECT_NEAR(out.data[1], 19, 1e-12);
 }
@@ -172,7 +186,11 @@ TEST(Attention, ASentenceDoesNotDependOnTheOthers) {
   state.first_target += 7;
   AttentionShape shape = alone.view();
   shape.dropout.state = &state;
-  backend->attention(alone.out.view(), {}, alone.q.view(), alone.part(alone.kv, 1), alone.part(alone.kv, 2), shape);
+  backend->run(op::Attention{.out = alone.out.view(),
+                             .q = alone.q.view(),
+                             .k = alone.part(alone.kv, 1),
+                             .v = alone.part(alone.kv, 2),
+                             .shape = shape});
   EXPECT_TRUE(std::equal(alone.out.data.begin(), alone.out.data.end(), batch.out.row(7)));
 }
 

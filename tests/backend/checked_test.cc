@@ -12,24 +12,16 @@ class Faulty : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
 
-  void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override {
-    inner_.linear(y, x, w, epilogue);
-    if (wrong_product) {
-      y.host<float>()[y.stride + 2] += 1;
+  void run(const op::Any& op) override {
+    inner_.run(op);
+    if (const auto* product = std::get_if<op::Linear>(&op); product != nullptr && wrong_product) {
+      product->y.host<float>()[product->y.stride + 2] += 1;
     }
-  }
-  void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
-                 const AttentionShape& shape) override {
-    inner_.attention(out, log_sums, q, k, v, shape);
-    if (nan_in_attention) {
-      log_sums.host<float>()[1] = std::numeric_limits<float>::quiet_NaN();
+    if (const auto* attention = std::get_if<op::Attention>(&op); attention != nullptr && nan_in_attention) {
+      attention->log_sums.host<float>()[1] = std::numeric_limits<float>::quiet_NaN();
     }
-  }
-
-  void linear_backward_weights(std::span<const WeightGradient> gradients, RowParts parts, bool accumulate) override {
-    inner_.linear_backward_weights(gradients, parts, accumulate);
-    if (wrong_gradient) {
-      gradients[1].dw.host<float>()[3] += 1;
+    if (const auto* several = std::get_if<op::LinearBackwardWeights>(&op); several != nullptr && wrong_gradient) {
+      several->gradients[1].dw.host<float>()[3] += 1;
     }
   }
 
@@ -43,7 +35,7 @@ struct Checked {
   Matrix<float> x = Matrix<float>::random(9, 8, 1), w = Matrix<float>::random(5, 8, 2), y{9, 5};
 
   std::string product() {
-    return testing::message_of([this] { backend.linear(y.view(), x.view(), w.view(), {}); });
+    return testing::message_of([this] { backend.run(op::Linear{.y = y.view(), .x = x.view(), .w = w.view()}); });
   }
   std::string attention() {
     std::vector<int32_t> starts = {0, 4, 9};
@@ -55,8 +47,10 @@ struct Checked {
                                .longest_key = 5,
                                .dropout = {}};
     Matrix<float> out(9, 8), sums(2, 9);
-    return testing::message_of(
-        [&] { backend.attention(out.view(), sums.view(), x.view(), x.view(), x.view(), shape); });
+    return testing::message_of([&] {
+      backend.run(op::Attention{
+          .out = out.view(), .log_sums = sums.view(), .q = x.view(), .k = x.view(), .v = x.view(), .shape = shape});
+    });
   }
 };
 
@@ -88,7 +82,7 @@ TEST(CheckedBackend, SeveralGradientsInOneCall) {
   const auto give = [&](Backend& backend, Matrix<float>& one, Matrix<float>& of_bias, Matrix<float>& other) {
     const WeightGradient gradients[] = {{one.view(), of_bias.view(), dy.view(), checked.x.view()},
                                         {other.view(), {}, checked.x.view(), dy.view()}};
-    backend.linear_backward_weights(gradients, {}, true);
+    backend.run(op::LinearBackwardWeights{.gradients = gradients});
   };
   auto expected_first = first, expected_bias = bias, expected_second = second;
   give(*checked.cpu, expected_first, expected_bias, expected_second);
@@ -117,14 +111,28 @@ TEST(CheckedBackend, GradientsMayBeWrittenOverTheirInputs) {
   auto dnormed = Matrix<float>::random(9, 8, 3), sum = Matrix<float>::random(9, 8, 4);
   auto gamma = Matrix<float>::random(1, 8, 5), beta = Matrix<float>::filled(1, 8, 0);
   Matrix<float> normed(9, 8), statistics(9, 2), dgamma(1, 8), dbeta(1, 8);
-  checked.backend.residual_norm({}, normed.view(), statistics.view(), sum.view(), {}, gamma.view(), beta.view(), {});
+  checked.backend.run(op::ResidualNorm{.normed = normed.view(),
+                                       .statistics = statistics.view(),
+                                       .residual = sum.view(),
+                                       .gamma = gamma.view(),
+                                       .beta = beta.view()});
   auto expected = dnormed;
   const auto cpu = make_cpu_backend(1);
   Matrix<float> other_gamma(1, 8), other_beta(1, 8);
-  cpu->residual_norm_backward(expected.view(), {}, {other_gamma.view(), other_beta.view()}, expected.view(), {},
-                              sum.view(), statistics.view(), gamma.view(), {});
-  checked.backend.residual_norm_backward(dnormed.view(), {}, {dgamma.view(), dbeta.view()}, dnormed.view(), {},
-                                         sum.view(), statistics.view(), gamma.view(), {});
+  cpu->run(op::ResidualNormBackward{.dresidual = expected.view(),
+                                    .dgamma = other_gamma.view(),
+                                    .dbeta = other_beta.view(),
+                                    .dnormed = expected.view(),
+                                    .sum = sum.view(),
+                                    .statistics = statistics.view(),
+                                    .gamma = gamma.view()});
+  checked.backend.run(op::ResidualNormBackward{.dresidual = dnormed.view(),
+                                               .dgamma = dgamma.view(),
+                                               .dbeta = dbeta.view(),
+                                               .dnormed = dnormed.view(),
+                                               .sum = sum.view(),
+                                               .statistics = statistics.view(),
+                                               .gamma = gamma.view()});
   EXPECT_EQ(dnormed.data, expected.data);
   EXPECT_EQ(dgamma.data, other_gamma.data);
 }

@@ -25,7 +25,8 @@ Results run(Backend& backend, int64_t rows, int64_t cols, float smoothing, const
   auto logits = Matrix<T>::random(rows, cols, 1, 4);
   std::vector<int32_t> labels = labels_of(rows, cols);
   LossTotals totals{.smoothed = 1, .nll = 2, .correct = 3, .tokens = 4};
-  backend.cross_entropy(&totals, logits.view(), ints(labels), smoothing, state);
+  backend.run(op::CrossEntropy{
+      .totals = &totals, .logits = logits.view(), .labels = ints(labels), .smoothing = smoothing, .state = state});
   Results results = {totals.smoothed, totals.nll, totals.correct, totals.tokens};
   append(results, logits.data);
   return results;
@@ -37,7 +38,8 @@ TEST(CrossEntropy, HandMadeValues) {
   logits.data = {std::log(1.0), std::log(2.0), std::log(5.0), 1, 1, 1, 7, 8, 9};
   std::vector<int32_t> labels = {2, 1, -1};
   LossTotals totals;
-  backend->cross_entropy(&totals, logits.view(), ints(labels), 0.1F, &kState);
+  backend->run(op::CrossEntropy{
+      .totals = &totals, .logits = logits.view(), .labels = ints(labels), .smoothing = 0.1F, .state = &kState});
   const double eps = static_cast<double>(0.1F), other = eps / 2;
   const double nll0 = -std::log(5.0 / 8), nll1 = std::log(3.0);
   EXPECT_DOUBLE_EQ(totals.nll, nll0 + nll1);
@@ -60,11 +62,16 @@ TEST(CrossEntropy, GradientMatchesCentralDifferences) {
       Matrix<double> numeric(6, cols);
       testing::numeric_gradient(numeric.span(), logits.span(), [&] {
         LossTotals totals;
-        backend->cross_entropy(&totals, logits.view(), ints(labels), smoothing, nullptr);
+        backend->run(op::CrossEntropy{
+            .totals = &totals, .logits = logits.view(), .labels = ints(labels), .smoothing = smoothing});
         return totals.smoothed * 0.125;
       });
       LossTotals totals;
-      backend->cross_entropy(&totals, logits.view(), ints(labels), smoothing, &kState);
+      backend->run(op::CrossEntropy{.totals = &totals,
+                                    .logits = logits.view(),
+                                    .labels = ints(labels),
+                                    .smoothing = smoothing,
+                                    .state = &kState});
       EXPECT_TRUE(testing::close(logits.span(), numeric.span(), 1e-8, 1e-6)) << cols;
     }
   }
@@ -76,7 +83,7 @@ TEST(CrossEntropy, WithoutStateTheLogitsStay) {
   const std::vector<float> before = logits.data;
   std::vector<int32_t> labels = labels_of(9, 33);
   LossTotals totals;
-  backend->cross_entropy(&totals, logits.view(), ints(labels), 0.1F, nullptr);
+  backend->run(op::CrossEntropy{.totals = &totals, .logits = logits.view(), .labels = ints(labels), .smoothing = 0.1F});
   EXPECT_EQ(logits.data, before);
   EXPECT_GT(totals.nll, 0);
 }
@@ -86,7 +93,8 @@ TEST(CrossEntropy, OnePieceHasNoLoss) {
   auto logits = Matrix<float>::filled(2, 1, 5);
   std::vector<int32_t> labels = {0, 0};
   LossTotals totals;
-  backend->cross_entropy(&totals, logits.view(), ints(labels), 0.1F, &kState);
+  backend->run(op::CrossEntropy{
+      .totals = &totals, .logits = logits.view(), .labels = ints(labels), .smoothing = 0.1F, .state = &kState});
   EXPECT_EQ(totals.smoothed, 0);
   EXPECT_EQ(totals.nll, 0);
   EXPECT_EQ(totals.correct, 2);
@@ -100,14 +108,15 @@ TEST(CrossEntropy, LargeLogitsStayFiniteAndNanShows) {
   logits.data[5] = -1e30F;
   std::vector<int32_t> labels = {4};
   LossTotals totals;
-  backend->cross_entropy(&totals, logits.view(), ints(labels), 0, nullptr);
+  backend->run(op::CrossEntropy{.totals = &totals, .logits = logits.view(), .labels = ints(labels), .smoothing = 0});
   EXPECT_DOUBLE_EQ(totals.nll, 1e4);
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     for (const size_t place : {size_t{0}, size_t{7}, size_t{19}}) {
       Matrix<float> broken(1, 20);
       broken.data[place] = bad;
       LossTotals found;
-      backend->cross_entropy(&found, broken.view(), ints(labels), 0.1F, nullptr);
+      backend->run(
+          op::CrossEntropy{.totals = &found, .logits = broken.view(), .labels = ints(labels), .smoothing = 0.1F});
       EXPECT_FALSE(std::isfinite(found.smoothed)) << bad << " at " << place;
     }
   }
@@ -145,7 +154,10 @@ TEST(CrossEntropy, TheAddressDoesNotMatter) {
     std::vector<float> memory(999 + 16);
     std::copy(row.data.begin(), row.data.end(), memory.data() + offset);
     LossTotals totals;
-    backend->cross_entropy(&totals, host_view(memory.data() + offset, 1, 999), ints(labels), 0.1F, nullptr);
+    backend->run(op::CrossEntropy{.totals = &totals,
+                                  .logits = host_view(memory.data() + offset, 1, 999),
+                                  .labels = ints(labels),
+                                  .smoothing = 0.1F});
     first = offset == 0 ? totals : first;
     EXPECT_EQ(totals.smoothed, first.smoothed);
     EXPECT_EQ(totals.nll, first.nll);

@@ -66,8 +66,15 @@ Results run(Backend& backend, int64_t rows, int64_t cols, float rate) {
   Matrix<T> x(rows, cols);
   Order order(tokens);
   const Dropout dropout{rate, 8, Side::source, &kState};
-  backend.embed(x.view(), ints(tokens), ints(positions), table.view(), places.view(), 8.0F, dropout);
-  backend.embed_backward(dtable.view(), dx.view(), order.view(), 8.0F, dropout);
+  backend.run(op::Embed{.x = x.view(),
+                        .tokens = ints(tokens),
+                        .position = ints(positions),
+                        .table = table.view(),
+                        .positions = places.view(),
+                        .scale = 8.0F,
+                        .dropout = dropout});
+  backend.run(op::EmbedBackward{
+      .dtable = dtable.view(), .dx = dx.view(), .order = order.view(), .scale = 8.0F, .dropout = dropout});
   Results results;
   append(results, x.data);
   append(results, dtable.data);
@@ -80,12 +87,17 @@ TEST(Embed, HandMadeValues) {
   Matrix<float> table(3, 2), places(2, 2), x(3, 2), dtable(3, 2), dx(3, 2);
   table.data = {1, 2, 3, 4, 5, 6};
   places.data = {0.5, 0.25, -1, -2};
-  backend->embed(x.view(), ints(tokens), ints(positions), table.view(), places.view(), 10, {});
+  backend->run(op::Embed{.x = x.view(),
+                         .tokens = ints(tokens),
+                         .position = ints(positions),
+                         .table = table.view(),
+                         .positions = places.view(),
+                         .scale = 10});
   EXPECT_EQ(x.data, (std::vector<float>{50.5F, 60.25F, 9, 18, 49, 58}));
   dx.data = {1, 2, 3, 4, 5, 6};
   dtable.data = {1, 1, 1, 1, 1, 1};
   Order order(tokens);
-  backend->embed_backward(dtable.view(), dx.view(), order.view(), 10, {});
+  backend->run(op::EmbedBackward{.dtable = dtable.view(), .dx = dx.view(), .order = order.view(), .scale = 10});
   EXPECT_EQ(dtable.data, (std::vector<float>{31, 41, 1, 1, 61, 81}));
 }
 
@@ -100,11 +112,18 @@ TEST(Embed, BackwardMatchesCentralDifferences) {
     Matrix<double> x(rows, cols), dtable(kVocabulary, cols), numeric(kVocabulary, cols);
     const Dropout dropout{rate, 8, Side::source, &kState};
     testing::numeric_gradient(numeric.span(), table.span(), [&] {
-      backend->embed(x.view(), ints(tokens), ints(positions), table.view(), places.view(), 3, dropout);
+      backend->run(op::Embed{.x = x.view(),
+                             .tokens = ints(tokens),
+                             .position = ints(positions),
+                             .table = table.view(),
+                             .positions = places.view(),
+                             .scale = 3,
+                             .dropout = dropout});
       return testing::dot(x.data, dx.data);
     });
     Order order(tokens);
-    backend->embed_backward(dtable.view(), dx.view(), order.view(), 3, dropout);
+    backend->run(op::EmbedBackward{
+        .dtable = dtable.view(), .dx = dx.view(), .order = order.view(), .scale = 3, .dropout = dropout});
     EXPECT_TRUE(testing::close(dtable.span(), numeric.span(), 1e-7, 1e-7)) << rate;
   }
 }
@@ -128,7 +147,7 @@ TEST(AddRows, AddsEachRowToItsPlaceAndLeavesTheOthers) {
     auto table = Matrix<float>::random(5, cols, 1), rows = Matrix<float>::random(4, cols, 2);
     auto before = table;
     std::vector<int32_t> ids{3, -1, 0, 4};
-    backend->add_rows(table.view(), host_view(ids.data(), 1, 4), rows.view());
+    backend->run(op::AddRows{.table = table.view(), .ids = host_view(ids.data(), 1, 4), .rows = rows.view()});
     for (int64_t c = 0; c < cols; ++c) {
       EXPECT_EQ(table.row(0)[c], before.row(0)[c] + rows.row(2)[c]);
       EXPECT_EQ(table.row(1)[c], before.row(1)[c]);

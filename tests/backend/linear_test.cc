@@ -52,9 +52,12 @@ struct PartedRows {
       parts.push_back(cuts[i] - cuts[begin]);
     }
     Matrix<G> dw = Matrix<G>::random(size.rows, size.cols, 3), dbias = Matrix<G>::random(1, size.rows, 4);
-    make_cpu_backend(threads)->linear_backward_weight(dw.view(), dbias.view(),
-                                                      dy.view().slice_rows(cuts[begin], parts.back()),
-                                                      x.view().slice_rows(cuts[begin], parts.back()), parts, false);
+    const WeightGradient gradient{.dw = dw.view(),
+                                  .dbias = dbias.view(),
+                                  .dy = dy.view().slice_rows(cuts[begin], parts.back()),
+                                  .x = x.view().slice_rows(cuts[begin], parts.back())};
+    make_cpu_backend(threads)->run(
+        op::LinearBackwardWeights{.gradients = {&gradient, 1}, .parts = parts, .accumulate = false});
     dw.data.insert(dw.data.end(), dbias.data.begin(), dbias.data.end());
     return dw.data;
   }
@@ -138,14 +141,25 @@ struct Linear {
   bool with_pre() const { return c.pre || c.activation == Activation::gelu || c.activation == Activation::swish; }
 
   void forward(Backend& backend) {
-    backend.linear(inner(y), inner(x), w.view(),
-                   {c.bias ? bias.view() : View{}, c.activation, with_pre() ? inner(pre) : View{}, dropout()});
+    backend.run(op::Linear{.y = inner(y),
+                           .pre = with_pre() ? inner(pre) : View{},
+                           .x = inner(x),
+                           .w = w.view(),
+                           .bias = c.bias ? bias.view() : View{},
+                           .activation = c.activation,
+                           .dropout = dropout()});
   }
   void backward(Backend& backend) {
-    backend.linear_backward_input(inner(dx), inner(dy), w.view(),
-                                  {c.activation, c.activation == Activation::none ? View{} : inner(saved), dropout()},
-                                  c.accumulate);
-    backend.linear_backward_weight(dw.view(), c.bias ? dbias.view() : View{}, inner(dy), inner(x), {}, true);
+    backend.run(op::LinearBackwardInput{.dx = inner(dx),
+                                        .dy = inner(dy),
+                                        .w = w.view(),
+                                        .saved = c.activation == Activation::none ? View{} : inner(saved),
+                                        .activation = c.activation,
+                                        .dropout = dropout(),
+                                        .accumulate = c.accumulate});
+    backend.run(op::LinearBackwardWeights{
+        .gradients = testing::one(
+            WeightGradient{.dw = dw.view(), .dbias = c.bias ? dbias.view() : View{}, .dy = inner(dy), .x = inner(x)})});
   }
 
   Results results() {
@@ -310,18 +324,33 @@ TEST(Linear, GradientsAreCentralDifferences) {
       const bool bias = (bits & 2) != 0;
       const auto optional = [bias](Matrix<double>& m) { return bias ? m.view() : View{}; };
       const auto loss = [&] {
-        backend->linear(h.view(), x.view(), w1.view(), {optional(b1), activation, pre.view(), dropout});
-        backend->linear(y.view(), h.view(), w2.view(), {optional(b2), Activation::none, {}, {}});
+        backend->run(op::Linear{.y = h.view(),
+                                .pre = pre.view(),
+                                .x = x.view(),
+                                .w = w1.view(),
+                                .bias = optional(b1),
+                                .activation = activation,
+                                .dropout = dropout});
+        backend->run(op::Linear{.y = y.view(), .x = h.view(), .w = w2.view(), .bias = optional(b2)});
         return testing::dot(y.span(), dy.span());
       };
       loss();
       const View saved = activation == Activation::relu ? h.view() : pre.view();
-      backend->linear_backward_weight(dw2.view(), optional(db2), dy.view(), h.view(), {}, true);
+      backend->run(op::LinearBackwardWeights{
+          .gradients =
+              testing::one(WeightGradient{.dw = dw2.view(), .dbias = optional(db2), .dy = dy.view(), .x = h.view()})});
       Matrix<double> sums(1, kHidden);
-      backend->linear_backward_input(dpre.view(), dy.view(), w2.view(),
-                                     {activation, saved, dropout, {}, optional(sums)}, false);
-      backend->linear_backward_weight(dw1.view(), optional(db1), dpre.view(), x.view(), {}, true);
-      backend->linear_backward_input(dx.view(), dpre.view(), w1.view(), {}, false);
+      backend->run(op::LinearBackwardInput{.dx = dpre.view(),
+                                           .column_sums = optional(sums),
+                                           .dy = dy.view(),
+                                           .w = w2.view(),
+                                           .saved = saved,
+                                           .activation = activation,
+                                           .dropout = dropout});
+      backend->run(
+          op::LinearBackwardWeights{.gradients = testing::one(WeightGradient{
+                                        .dw = dw1.view(), .dbias = optional(db1), .dy = dpre.view(), .x = x.view()})});
+      backend->run(op::LinearBackwardInput{.dx = dx.view(), .dy = dpre.view(), .w = w1.view()});
       const auto check = [&](Matrix<double>& gradient, Matrix<double>& parameter, const char* name) {
         std::vector<double> numeric(parameter.data.size());
         testing::numeric_gradient(std::span(numeric), parameter.span(), loss);
@@ -383,8 +412,12 @@ TEST(Linear, RowsDoNotDependOnOtherRows) {
     for (const int64_t count : {1, 2, 3, 7, 15, 16, 17, 64, 65, 129, 299}) {
       for (const int64_t begin : {int64_t{0}, int64_t{1}, kRows - count}) {
         Matrix<float> y(count, out), pre(count, out);
-        backend->linear(y.view(), all.x.view().slice_rows(begin, count), all.w.view(),
-                        {all.bias.view(), Activation::swish, pre.view(), {}});
+        backend->run(op::Linear{.y = y.view(),
+                                .pre = pre.view(),
+                                .x = all.x.view().slice_rows(begin, count),
+                                .w = all.w.view(),
+                                .bias = all.bias.view(),
+                                .activation = Activation::swish});
         EXPECT_EQ(std::memcmp(y.data.data(), all.y.row(begin), y.data.size() * sizeof(float)), 0)
             << count << " rows from " << begin << " of [" << in << " -> " << out << "]";
       }

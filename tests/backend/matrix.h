@@ -49,6 +49,9 @@ struct Size {
 };
 constexpr Size kOddSizes[] = {{0, 32}, {1, 32}, {1, 1}, {31, 64}, {33, 96}, {33, 33}, {5, 512}, {1000, 64}};
 
+// A list of one gradient, which must outlive it.
+inline std::span<const WeightGradient> one(const WeightGradient& gradient) { return {&gradient, 1}; }
+
 inline View ints(std::vector<int32_t>& values) {
   return make_view(values.data(), DType::i32, 1, static_cast<int64_t>(values.size()));
 }

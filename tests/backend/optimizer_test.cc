@@ -15,13 +15,13 @@ TEST(GradientNorm, HandMadeValuesAndClipping) {
   Matrix<float> gradients(1, 3);
   gradients.data = {3, 0, -4};
   UpdateState norm;
-  backend->gradient_norm(&norm, gradients.view(), clipping(0));
+  backend->run(op::GradientNorm{.update = &norm, .gradients = gradients.view(), .settings = clipping(0)});
   EXPECT_EQ(norm.norm, 5);
   EXPECT_EQ(norm.clip_factor, 1);
   EXPECT_EQ(norm.finite, 1U);
-  backend->gradient_norm(&norm, gradients.view(), clipping(2));
+  backend->run(op::GradientNorm{.update = &norm, .gradients = gradients.view(), .settings = clipping(2)});
   EXPECT_FLOAT_EQ(norm.clip_factor, 0.4F);
-  backend->gradient_norm(&norm, gradients.view(), clipping(6));
+  backend->run(op::GradientNorm{.update = &norm, .gradients = gradients.view(), .settings = clipping(6)});
   EXPECT_EQ(norm.clip_factor, 1);
 }
 
@@ -32,13 +32,13 @@ TEST(GradientNorm, OneBadElementAnywhereShows) {
       auto gradients = Matrix<float>::random(1, 200017, 1);
       gradients.data[place] = bad;
       UpdateState norm;
-      backend->gradient_norm(&norm, gradients.view(), clipping(1));
+      backend->run(op::GradientNorm{.update = &norm, .gradients = gradients.view(), .settings = clipping(1)});
       EXPECT_EQ(norm.finite, 0U) << place;
     }
   }
   auto large = Matrix<float>::filled(1, 1000, 3e38);  // its square overflows a float, not the sum
   UpdateState norm;
-  backend->gradient_norm(&norm, large.view(), clipping(0));
+  backend->run(op::GradientNorm{.update = &norm, .gradients = large.view(), .settings = clipping(0)});
   EXPECT_EQ(norm.finite, 1U);
   EXPECT_NEAR(norm.norm / (3e38 * std::sqrt(1000.0)), 1, 1e-6);
 }
@@ -48,7 +48,7 @@ TEST(GradientNorm, SameBitsAtAnyThreadCount) {
     testing::expect_same_bits_at_any_thread_count([n](Backend& backend) {
       auto gradients = Matrix<float>::random(1, n, 1);
       UpdateState norm;
-      backend.gradient_norm(&norm, gradients.view(), clipping(0.5F));
+      backend.run(op::GradientNorm{.update = &norm, .gradients = gradients.view(), .settings = clipping(0.5F)});
       return Results{norm.norm, static_cast<double>(norm.clip_factor)};
     });
   }
@@ -58,20 +58,20 @@ TEST(GradientNorm, InPieces) {
   const auto backend = make_cpu_backend(2);
   auto gradients = Matrix<float>::random(1, 300001, 1);
   UpdateState whole, pieces;
-  backend->gradient_norm(&whole, gradients.view(), clipping(0.5F));
+  backend->run(op::GradientNorm{.update = &whole, .gradients = gradients.view(), .settings = clipping(0.5F)});
   double sums[3];
   int64_t begin = 0;
   for (int i = 0; i < 3; ++i) {
     const int64_t count = i == 2 ? 300001 - begin : 70001;
-    backend->sum_of_squares(host_view(sums + i, 1, 1), gradients.view().slice_cols(begin, count));
+    backend->run(op::SumOfSquares{.sum = host_view(sums + i, 1, 1), .x = gradients.view().slice_cols(begin, count)});
     begin += count;
   }
-  backend->prepare_update(&pieces, host_view(sums, 1, 3), clipping(0.5F));
+  backend->run(op::PrepareUpdate{.update = &pieces, .sums = host_view(sums, 1, 3), .settings = clipping(0.5F)});
   EXPECT_NEAR(pieces.norm / whole.norm, 1, 1e-12);
   EXPECT_FLOAT_EQ(pieces.clip_factor, whole.clip_factor);
   EXPECT_EQ(pieces.updates, 1U);
   sums[1] = std::numeric_limits<double>::quiet_NaN();
-  backend->prepare_update(&pieces, host_view(sums, 1, 3), clipping(0.5F));
+  backend->run(op::PrepareUpdate{.update = &pieces, .sums = host_view(sums, 1, 3), .settings = clipping(0.5F)});
   EXPECT_EQ(pieces.finite, 0U);
   EXPECT_EQ(pieces.updates, 1U);
 }
@@ -132,8 +132,14 @@ TEST(Adam, FollowsPyTorchsFormulas) {
       const StepState state{.learning_rate = 0.01F};
       UpdateState update = update_at(t, setting);
       update.clip_factor = 0.5F;
-      backend->adam(flat.masters.view(), flat.m.view(), flat.v.view(), flat.compute.view(), flat.gradients.view(),
-                    setting, &state, &update);
+      backend->run(op::Adam{.masters = flat.masters.view(),
+                            .m = flat.m.view(),
+                            .v = flat.v.view(),
+                            .compute = flat.compute.view(),
+                            .gradients = flat.gradients.view(),
+                            .settings = setting,
+                            .state = &state,
+                            .update = &update});
       for (size_t i = 0; i < 37; ++i) {
         reference[i].update(0.5 * static_cast<double>(flat.gradients.data[i]), setting, static_cast<double>(0.01F), t);
       }
@@ -155,8 +161,15 @@ TEST(Adam, LeavesEverythingWhereTheGradientIsNotFinite) {
   norm.finite = 0;
   norm.average_decay = 0.9F;
   const StepState state{.learning_rate = 0.01F};
-  backend->adam(flat.masters.view(), flat.m.view(), flat.v.view(), {}, flat.gradients.view(), {}, &state, &norm);
-  backend->moving_average(host_view(average.data(), 1, 37), flat.masters.view(), &norm);
+  backend->run(op::Adam{.masters = flat.masters.view(),
+                        .m = flat.m.view(),
+                        .v = flat.v.view(),
+                        .gradients = flat.gradients.view(),
+                        .settings = {},
+                        .state = &state,
+                        .update = &norm});
+  backend->run(
+      op::MovingAverage{.average = host_view(average.data(), 1, 37), .masters = flat.masters.view(), .update = &norm});
   EXPECT_EQ(flat.masters.data, before);
   EXPECT_EQ(flat.m.data, std::vector<float>(37));
   EXPECT_EQ(average, std::vector<float>(37, 0.5F));
@@ -167,8 +180,14 @@ TEST(Adam, SameBitsAtAnyThreadCount) {
     Flat flat(100003);
     const UpdateState norm = update_at(1, {});
     const StepState state{.learning_rate = 0.01F};
-    backend.adam(flat.masters.view(), flat.m.view(), flat.v.view(), flat.compute.view(), flat.gradients.view(), {},
-                 &state, &norm);
+    backend.run(op::Adam{.masters = flat.masters.view(),
+                         .m = flat.m.view(),
+                         .v = flat.v.view(),
+                         .compute = flat.compute.view(),
+                         .gradients = flat.gradients.view(),
+                         .settings = {},
+                         .state = &state,
+                         .update = &norm});
     Results results;
     append(results, flat.masters.data);
     append(results, flat.v.data);
@@ -181,7 +200,8 @@ TEST(MovingAverage, HandMadeValues) {
   const auto backend = make_cpu_backend(2);
   std::vector<double> average = {1, 2, 3}, masters = {3, 2, -1};
   const UpdateState norm{.average_decay = 0.75F};
-  backend->moving_average(host_view(average.data(), 1, 3), host_view(masters.data(), 1, 3), &norm);
+  backend->run(op::MovingAverage{
+      .average = host_view(average.data(), 1, 3), .masters = host_view(masters.data(), 1, 3), .update = &norm});
   EXPECT_EQ(average, (std::vector<double>{1.5, 2, 2}));
 }
 

@@ -55,14 +55,28 @@ struct Norm {
   Dropout dropout() const { return {options.rate, 12, Side::target, &kState}; }
 
   void forward(Backend& backend, bool keep_sum) {
-    backend.residual_norm(optional(keep_sum, sum), normed.view(), statistics.view(), residual.view(),
-                          optional(options.branch, branch), gamma.view(), beta.view(), dropout());
+    backend.run(op::ResidualNorm{.sum = optional(keep_sum, sum),
+                                 .normed = normed.view(),
+                                 .statistics = statistics.view(),
+                                 .residual = residual.view(),
+                                 .branch = optional(options.branch, branch),
+                                 .gamma = gamma.view(),
+                                 .beta = beta.view(),
+                                 .dropout = dropout()});
   }
   void backward(Backend& backend) {
-    backend.residual_norm_backward(
-        dresidual.view(), optional(options.branch, dbranch),
-        {dgamma.view(), dbeta.view(), options.branch ? dbias.view() : View{}, options.accumulate}, dnormed.view(),
-        optional(options.dsum, dsum), sum.view(), statistics.view(), gamma.view(), dropout());
+    backend.run(op::ResidualNormBackward{.dresidual = dresidual.view(),
+                                         .dbranch = optional(options.branch, dbranch),
+                                         .dgamma = dgamma.view(),
+                                         .dbeta = dbeta.view(),
+                                         .dbias = options.branch ? dbias.view() : View{},
+                                         .dnormed = dnormed.view(),
+                                         .dsum = optional(options.dsum, dsum),
+                                         .sum = sum.view(),
+                                         .statistics = statistics.view(),
+                                         .gamma = gamma.view(),
+                                         .dropout = dropout(),
+                                         .accumulate = options.accumulate});
   }
 };
 
@@ -90,8 +104,13 @@ TEST(ResidualNorm, HandMadeValues) {
   branch.data = {1, 1, 1, 1};
   gamma.data = {1, 2, 1, -1};
   beta.data = {0, 0, 10, 0};
-  backend->residual_norm(sum.view(), normed.view(), statistics.view(), residual.view(), branch.view(), gamma.view(),
-                         beta.view(), {});
+  backend->run(op::ResidualNorm{.sum = sum.view(),
+                                .normed = normed.view(),
+                                .statistics = statistics.view(),
+                                .residual = residual.view(),
+                                .branch = branch.view(),
+                                .gamma = gamma.view(),
+                                .beta = beta.view()});
   EXPECT_EQ(sum.data, (std::vector<float>{2, 3, 4, 5}));
   const float rstd = 1 / std::sqrt(1.25F + 1e-6F);
   EXPECT_FLOAT_EQ(statistics.data[0], 3.5F);
@@ -107,7 +126,11 @@ TEST(ResidualNorm, AConstantRowGivesBeta) {
   auto x = Matrix<float>::filled(3, 64, 1.7), normed = Matrix<float>::filled(3, 64, 0);
   auto gamma = Matrix<float>::random(1, 64, 1), beta = Matrix<float>::random(1, 64, 2);
   Matrix<float> statistics(3, 2);
-  backend->residual_norm({}, normed.view(), statistics.view(), x.view(), {}, gamma.view(), beta.view(), {});
+  backend->run(op::ResidualNorm{.normed = normed.view(),
+                                .statistics = statistics.view(),
+                                .residual = x.view(),
+                                .gamma = gamma.view(),
+                                .beta = beta.view()});
   for (int64_t r = 0; r < 3; ++r) {
     EXPECT_TRUE(testing::close(std::span(normed.row(r), 64), beta.span(), 1e-3, 0));
   }
@@ -175,9 +198,16 @@ TEST(ResidualNorm, GradientsMayBeWrittenOverTheirInputs) {
     apart.backward(*backend);
     over.forward(*backend, true);
     const View target = over_dsum ? over.dsum.view() : over.dnormed.view();
-    backend->residual_norm_backward(target, over.dbranch.view(), {over.dgamma.view(), over.dbeta.view()},
-                                    over.dnormed.view(), over.dsum.view(), over.sum.view(), over.statistics.view(),
-                                    over.gamma.view(), over.dropout());
+    backend->run(op::ResidualNormBackward{.dresidual = target,
+                                          .dbranch = over.dbranch.view(),
+                                          .dgamma = over.dgamma.view(),
+                                          .dbeta = over.dbeta.view(),
+                                          .dnormed = over.dnormed.view(),
+                                          .dsum = over.dsum.view(),
+                                          .sum = over.sum.view(),
+                                          .statistics = over.statistics.view(),
+                                          .gamma = over.gamma.view(),
+                                          .dropout = over.dropout()});
     EXPECT_EQ(over_dsum ? over.dsum.data : over.dnormed.data, apart.dresidual.data);
     EXPECT_EQ(over.dbranch.data, apart.dbranch.data);
     EXPECT_EQ(over.dgamma.data, apart.dgamma.data);

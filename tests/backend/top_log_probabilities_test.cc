@@ -16,7 +16,7 @@ struct Top {
 template <class T>
 Top best(Backend& backend, const View& logits, int64_t k) {
   Top top{Matrix<float>(logits.rows, k), Matrix<int32_t>(logits.rows, k)};
-  backend.top_log_probabilities(top.values.view(), top.ids.view(), logits);
+  backend.run(op::TopLogProbabilities{.values = top.values.view(), .ids = top.ids.view(), .logits = logits});
   return top;
 }
 

@@ -36,7 +36,8 @@ Results run(Lab& lab, const Case& c) {
   const CachedKeys cache{lab.random(kCached, cols, 2, 1, c.margin), lab.random(kCached, cols, 3, 1, c.margin),
                          lab.put(length), c.indexed ? View{} : lab.put(first),
                          c.indexed ? lab.put(index, c.rows, c.longest) : View{}};
-  lab.backend().attention_cached(out, lab.random(c.rows, cols, 1, 2, c.margin), cache, c.heads);
+  lab.backend().run(
+      op::AttentionCached{.out = out, .q = lab.random(c.rows, cols, 1, 2, c.margin), .cache = cache, .heads = c.heads});
   Results results;
   lab.append(results, out);
   return results;

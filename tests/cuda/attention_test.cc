@@ -62,8 +62,21 @@ struct Attention {
                        std::max<int64_t>(c.longest, *std::max_element(c.keys.begin(), c.keys.end())),
                        {c.rate, 20, Side::target, lab.put_struct(kState)}};
 
-  void forward() { lab.backend().attention(out, log_sums, q, k, v, shape); }
-  void backward() { lab.backend().attention_backward(dq, dk, dv, dout, out, log_sums, q, k, v, shape); }
+  void forward() {
+    lab.backend().run(op::Attention{.out = out, .log_sums = log_sums, .q = q, .k = k, .v = v, .shape = shape});
+  }
+  void backward() {
+    lab.backend().run(op::AttentionBackward{.dq = dq,
+                                            .dk = dk,
+                                            .dv = dv,
+                                            .dout = dout,
+                                            .out = out,
+                                            .log_sums = log_sums,
+                                            .q = q,
+                                            .k = k,
+                                            .v = v,
+                                            .shape = shape});
+  }
 };
 
 Results forward(Lab& lab, const Case& c) {
@@ -153,8 +166,13 @@ TEST_F(CudaAttention, OnePlanForForwardAndBackward) {
     Attention attention{lab, c};
     if (plan) {
       const int64_t size = gpu()->attention_plan_size(attention.shape, attention.query_rows);
-      attention.shape.plan = lab.put(Lengths(static_cast<size_t>(size), -1));
-      gpu()->plan_attention(attention.shape, attention.query_rows, attention.key_rows);
+      const View made = lab.put(Lengths(static_cast<size_t>(size), -1));
+      gpu()->run(op::PlanAttention{.plan = made,
+                                   .query_starts = attention.shape.query_starts,
+                                   .key_starts = attention.shape.key_starts,
+                                   .query_rows = attention.query_rows,
+                                   .key_rows = attention.key_rows});
+      attention.shape.plan = made;
     }
     Results results;
     for (int i = 0; i < 2; ++i) {
@@ -182,7 +200,8 @@ TEST_F(CudaAttention, WithoutLogSums) {
   expect_twins(
       [&](Lab& lab) {
         Attention attention{lab, c};
-        lab.backend().attention(attention.out, {}, attention.q, attention.k, attention.v, attention.shape);
+        lab.backend().run(op::Attention{
+            .out = attention.out, .q = attention.q, .k = attention.k, .v = attention.v, .shape = attention.shape});
         Results results;
         lab.append(results, attention.out);
         return results;
@@ -228,7 +247,12 @@ TEST_F(CudaAttention, MasksAreThoseOfTheCpu) {
             }
           }
           const View v = lab.put(unit.data, unit.rows, unit.cols);
-          lab.backend().attention(attention.out, attention.log_sums, attention.q, attention.k, v, attention.shape);
+          lab.backend().run(op::Attention{.out = attention.out,
+                                          .log_sums = attention.log_sums,
+                                          .q = attention.q,
+                                          .k = attention.k,
+                                          .v = v,
+                                          .shape = attention.shape});
           Results results;
           lab.append(results, attention.out);
           return results;

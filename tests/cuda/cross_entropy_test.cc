@@ -49,7 +49,11 @@ Outcome run(Lab& lab, const Case& c) {
   const Room logits = lab.random(c.rows, c.cols, 1, 4, c.margin);
   LossTotals* totals = lab.put_struct(LossTotals{.smoothed = 1, .nll = 2, .correct = 3, .tokens = 4});
   const StepState* state = lab.put_struct(kState);
-  lab.backend().cross_entropy(totals, logits, labels, c.smoothing, c.gradient ? state : nullptr);
+  lab.backend().run(op::CrossEntropy{.totals = totals,
+                                     .logits = logits,
+                                     .labels = labels,
+                                     .smoothing = c.smoothing,
+                                     .state = c.gradient ? state : nullptr});
   return {lab.get(totals), lab.values<bf16>(logits.whole)};
 }
 
@@ -107,7 +111,11 @@ TEST_F(CudaCrossEntropy, BadLogitsShow) {
         matrix.row(1)[cols - 2] = bf16(static_cast<float>(bad));
       }
       LossTotals* totals = lab.put_struct(LossTotals{});
-      lab.backend().cross_entropy(totals, lab.put(matrix.data, 2, cols), lab.put({3, 4}), 0.1F, lab.put_struct(kState));
+      lab.backend().run(op::CrossEntropy{.totals = totals,
+                                         .logits = lab.put(matrix.data, 2, cols),
+                                         .labels = lab.put({3, 4}),
+                                         .smoothing = 0.1F,
+                                         .state = lab.put_struct(kState)});
       EXPECT_FALSE(std::isfinite(lab.get(totals).smoothed)) << bad << " in " << cols;
     }
   }

@@ -14,11 +14,12 @@
 
 namespace tandem::testing {
 
-// A matrix that may be columns of a wider one. Converts to the view that an op gets.
+// A matrix that may be columns of a wider one. Converts to the views that an op gets.
 struct Room {
   View whole, inner;
 
   operator const View&() const { return inner; }
+  operator ConstView() const { return inner; }
 };
 
 constexpr float kMarginValue = 7;  // in the columns around an output; they must keep it

@@ -93,8 +93,13 @@ Results forward(Lab& lab, const Case& c) {
   }
   const Room x = lab.poisoned(static_cast<int64_t>(tokens.size()), c.cols, c.margin);
   const StepState* state = lab.put_struct(kState);
-  lab.backend().embed(x, lab.put(tokens), lab.put(positions), lab.random(kVocabulary, c.cols, 1, 1, c.margin),
-                      lab.random<float>(kLongest, c.cols, 2), 3, {c.rate, 8, Side::source, state});
+  lab.backend().run(op::Embed{.x = x,
+                              .tokens = lab.put(tokens),
+                              .position = lab.put(positions),
+                              .table = lab.random(kVocabulary, c.cols, 1, 1, c.margin),
+                              .positions = lab.random<float>(kLongest, c.cols, 2),
+                              .scale = 3,
+                              .dropout = {c.rate, 8, Side::source, state}});
   Results results;
   lab.append(results, x);
   return results;
@@ -105,8 +110,11 @@ Results backward(Lab& lab, const Case& c) {
   const auto rows = static_cast<int64_t>(tokens.size() + c.spare);
   const Room dtable = lab.random<float>(kVocabulary, c.cols, 3);
   const StepState* state = lab.put_struct(kState);
-  lab.backend().embed_backward(dtable, lab.random(rows, c.cols, 4, 1, c.margin), Order(tokens, c.spare).put(lab), 3,
-                               {c.rate, 8, Side::source, state});
+  lab.backend().run(op::EmbedBackward{.dtable = dtable,
+                                      .dx = lab.random(rows, c.cols, 4, 1, c.margin),
+                                      .order = Order(tokens, c.spare).put(lab),
+                                      .scale = 3,
+                                      .dropout = {c.rate, 8, Side::source, state}});
   Results results;
   lab.append(results, dtable);
   return results;

@@ -78,13 +78,14 @@ Room gate_of(Lab& lab, const Case& c, int64_t cols) {
 Results forward(Lab& lab, const Case& c) {
   const Room y = lab.poisoned(c.rows, c.out, c.margin), pre = lab.poisoned(c.rows, c.out, c.margin);
   const bool curved = c.activation == Activation::gelu || c.activation == Activation::swish;
-  Epilogue epilogue;
-  epilogue.bias = c.bias ? lab.random(1, c.out, 3).inner : View{};
-  epilogue.activation = c.activation;
-  epilogue.pre = curved ? pre.inner : View{};
-  epilogue.dropout = {c.rate, 9, Side::target, lab.put_struct(kState)};
-  epilogue.gate = c.gate ? gate_of(lab, c, c.out).inner : View{};
-  lab.backend().linear(y, lab.random(c.rows, c.in, 1, 1, c.margin), lab.random(c.out, c.in, 2), epilogue);
+  lab.backend().run(op::Linear{.y = y,
+                               .pre = curved ? pre.inner : View{},
+                               .gate = c.gate ? gate_of(lab, c, c.out).inner : View{},
+                               .x = lab.random(c.rows, c.in, 1, 1, c.margin),
+                               .w = lab.random(c.out, c.in, 2),
+                               .bias = c.bias ? lab.random(1, c.out, 3).inner : View{},
+                               .activation = c.activation,
+                               .dropout = {c.rate, 9, Side::target, lab.put_struct(kState)}});
   Results results;
   lab.append(results, y);
   if (curved) {
@@ -101,25 +102,29 @@ Results backward_input(Lab& lab, const Case& c, bool column_sums, bool accumulat
   const Room h = lab.poisoned(c.rows, c.out, c.margin), pre = lab.poisoned(c.rows, c.out, c.margin);
   const View gate = c.gate ? gate_of(lab, c, c.out).inner : View{};
   const bool curved = c.activation == Activation::gelu || c.activation == Activation::swish;
-  BackwardEpilogue epilogue;
   if (c.activation != Activation::none) {
-    Epilogue before;
-    before.activation = c.activation;
-    before.pre = curved ? pre.inner : View{};
-    before.dropout = dropout;
-    before.gate = gate;
-    lab.backend().linear(h, lab.random(c.rows, c.in, 1), lab.random(c.out, c.in, 2), before);
-    epilogue.saved = curved ? pre : h;
+    lab.backend().run(op::Linear{.y = h,
+                                 .pre = curved ? pre.inner : View{},
+                                 .gate = gate,
+                                 .x = lab.random(c.rows, c.in, 1),
+                                 .w = lab.random(c.out, c.in, 2),
+                                 .activation = c.activation,
+                                 .dropout = dropout});
   }
-  epilogue.activation = c.activation;
-  epilogue.dropout = c.accumulate ? Dropout{} : dropout;
-  epilogue.gate = gate;
   const Room sums = lab.random<float>(1, c.out, 11);
-  epilogue.column_sums = column_sums ? sums.inner : View{};
-  epilogue.accumulate_sums = accumulate_sums;
   const Room dx = c.accumulate ? lab.random(c.rows, c.out, 6, 1, c.margin) : lab.poisoned(c.rows, c.out, c.margin);
-  lab.backend().linear_backward_input(dx, lab.random(c.rows, kOut, 5, 1, c.margin), lab.random(kOut, c.out, 7),
-                                      epilogue, c.accumulate);
+  lab.backend().run(op::LinearBackwardInput{.dx = dx,
+                                            .column_sums = column_sums ? sums.inner : View{},
+                                            .dy = lab.random(c.rows, kOut, 5, 1, c.margin),
+                                            .w = lab.random(kOut, c.out, 7),
+                                            .saved = c.activation == Activation::none ? View{}
+                                                     : curved                         ? pre.inner
+                                                                                      : h.inner,
+                                            .gate = gate,
+                                            .activation = c.activation,
+                                            .dropout = c.accumulate ? Dropout{} : dropout,
+                                            .accumulate = c.accumulate,
+                                            .accumulate_sums = accumulate_sums});
   Results results = {1};  // no rows give zeros, and zeros alone are not compared
   lab.append(results, column_sums ? sums : dx);
   return results;
@@ -127,8 +132,12 @@ Results backward_input(Lab& lab, const Case& c, bool column_sums, bool accumulat
 
 Results backward_weight(Lab& lab, const Case& c, bool accumulate) {
   const Room dw = lab.random<float>(c.out, c.in, 8, 1, c.margin), dbias = lab.random<float>(1, c.out, 9);
-  lab.backend().linear_backward_weight(dw, c.bias ? dbias.inner : View{}, lab.random(c.rows, c.out, 5, 1, c.margin),
-                                       lab.random(c.rows, c.in, 1, 1, c.margin), {}, accumulate);
+  lab.backend().run(op::LinearBackwardWeights{
+      .gradients = testing::one(WeightGradient{.dw = dw,
+                                               .dbias = c.bias ? dbias.inner : View{},
+                                               .dy = lab.random(c.rows, c.out, 5, 1, c.margin),
+                                               .x = lab.random(c.rows, c.in, 1, 1, c.margin)}),
+      .accumulate = accumulate});
   Results results = {1};  // no rows give zeros, and zeros alone are not compared
   lab.append(results, dw);
   lab.append(results, dbias);
@@ -147,7 +156,7 @@ Results backward_weights(Lab& lab, const Case& first, const Case& second, bool a
                          lab.random(first.rows, c.out, seed + 5, 1, c.margin),
                          lab.random(first.rows, c.in, seed + 1, 1, c.margin)});
   }
-  lab.backend().linear_backward_weights(gradients, {}, accumulate);
+  lab.backend().run(op::LinearBackwardWeights{.gradients = gradients, .accumulate = accumulate});
   Results results = {1};  // no rows give zeros, and zeros alone are not compared
   for (const Room& room : rooms) {
     lab.append(results, room);
@@ -252,8 +261,10 @@ TEST_F(CudaLinear, PlainBackward) {
     }
     const auto run = [&](Lab& lab) {
       const Room dx = c.accumulate ? lab.random(c.rows, c.out, 6, 8, c.margin) : lab.poisoned(c.rows, c.out, c.margin);
-      lab.backend().linear_backward_input(dx, lab.random(c.rows, c.in, 5, 1, c.margin), lab.random(c.in, c.out, 7), {},
-                                          c.accumulate);
+      lab.backend().run(op::LinearBackwardInput{.dx = dx,
+                                                .dy = lab.random(c.rows, c.in, 5, 1, c.margin),
+                                                .w = lab.random(c.in, c.out, 7),
+                                                .accumulate = c.accumulate});
       Results results;
       lab.append(results, dx);
       return results;

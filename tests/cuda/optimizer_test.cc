@@ -28,7 +28,9 @@ TEST_F(CudaOptimizer, GradientNorm) {
             UpdateState* update = lab.put_struct(UpdateState{.updates = 41});
             Results results;
             for (int t = 0; t < 2; ++t) {
-              lab.backend().gradient_norm(update, lab.random<float>(1, n, static_cast<uint32_t>(t)), settings);
+              lab.backend().run(op::GradientNorm{.update = update,
+                                                 .gradients = lab.random<float>(1, n, static_cast<uint32_t>(t)),
+                                                 .settings = settings});
               append(results, lab.get(update));
             }
             return results;
@@ -44,10 +46,12 @@ TEST_F(CudaOptimizer, NormInPieces) {
         [&](Lab& lab) {
           const View x = lab.random<float>(1, n, 1), sums = lab.put(std::vector<double>(3, -1), 1, 3);
           for (int64_t i = 0; i < 3; ++i) {
-            lab.backend().sum_of_squares(sums.slice_cols(i, 1), x.slice_cols(n * i / 3, n * (i + 1) / 3 - n * i / 3));
+            lab.backend().run(op::SumOfSquares{.sum = sums.slice_cols(i, 1),
+                                               .x = x.slice_cols(n * i / 3, n * (i + 1) / 3 - n * i / 3)});
           }
           UpdateState* update = lab.put_struct(UpdateState{.updates = 2});
-          lab.backend().prepare_update(update, sums, {.adam = {}, .max_norm = 0.5F, .average_decay = 0.9F});
+          lab.backend().run(op::PrepareUpdate{
+              .update = update, .sums = sums, .settings = {.adam = {}, .max_norm = 0.5F, .average_decay = 0.9F}});
           Results results;
           append(results, lab.get(update));
           return results;
@@ -61,7 +65,9 @@ TEST_F(CudaOptimizer, AddRows) {
     expect_twins(
         [&](Lab& lab) {
           const View table = lab.random<float>(9, cols, 1);
-          lab.backend().add_rows(table, lab.put(std::vector<int32_t>{8, -1, 0, 3, -1}), lab.random<float>(5, cols, 2));
+          lab.backend().run(op::AddRows{.table = table,
+                                        .ids = lab.put(std::vector<int32_t>{8, -1, 0, 3, -1}),
+                                        .rows = lab.random<float>(5, cols, 2)});
           Results results;
           lab.append(results, table);
           return results;
@@ -79,7 +85,7 @@ TEST_F(CudaOptimizer, StampsRise) {
   lab.backend().stamp(&times->first);
   const Room large = lab.random<float>(1, 3000000, 1);
   UpdateState* update = lab.put_struct(UpdateState{});
-  lab.backend().gradient_norm(update, large, {});
+  lab.backend().run(op::GradientNorm{.update = update, .gradients = large, .settings = {}});
   lab.backend().stamp(&times->second);
   const Times measured = lab.get(times);
   EXPECT_GT(measured.first, 0U);
@@ -94,7 +100,8 @@ TEST_F(CudaOptimizer, OneBadGradientAnywhereShows) {
       auto gradients = testing::Matrix<float>::random(1, 200017, 1);
       gradients.data[place] = bad;
       UpdateState* update = lab.put_struct(UpdateState{.updates = 5});
-      lab.backend().gradient_norm(update, lab.put(gradients.data, 1, 200017), {.adam = {}, .max_norm = 1});
+      lab.backend().run(op::GradientNorm{
+          .update = update, .gradients = lab.put(gradients.data, 1, 200017), .settings = {.adam = {}, .max_norm = 1}});
       EXPECT_EQ(lab.get(update).finite, 0U) << place;
       EXPECT_EQ(lab.get(update).updates, 5U) << place;
     }
@@ -102,7 +109,7 @@ TEST_F(CudaOptimizer, OneBadGradientAnywhereShows) {
   Lab lab(*gpu());
   UpdateState* update = lab.put_struct(UpdateState{});
   const std::vector<float> large(1000, 3e38F);  // their squares overflow a float, not the sum
-  lab.backend().gradient_norm(update, lab.put(large, 1, 1000), {});
+  lab.backend().run(op::GradientNorm{.update = update, .gradients = lab.put(large, 1, 1000), .settings = {}});
   EXPECT_EQ(lab.get(update).finite, 1U);
   EXPECT_NEAR(lab.get(update).norm / (3e38 * std::sqrt(1000.0)), 1, 1e-6);
 }
@@ -118,9 +125,16 @@ struct Update {
   const StepState* state = lab.put_struct(StepState{.learning_rate = 0.01F});
 
   void run(const View& gradients, bool copy) {
-    lab.backend().gradient_norm(update, gradients, settings);
-    lab.backend().adam(masters, m, v, copy ? compute.inner : View{}, gradients, settings.adam, state, update);
-    lab.backend().moving_average(average, masters, update);
+    lab.backend().run(op::GradientNorm{.update = update, .gradients = gradients, .settings = settings});
+    lab.backend().run(op::Adam{.masters = masters,
+                               .m = m,
+                               .v = v,
+                               .compute = copy ? compute.inner : View{},
+                               .gradients = gradients,
+                               .settings = settings.adam,
+                               .state = state,
+                               .update = update});
+    lab.backend().run(op::MovingAverage{.average = average, .masters = masters, .update = update});
   }
   Results results() {
     Results all;
@@ -196,9 +210,16 @@ TEST_F(CudaOptimizer, AnyAddress) {
         const Room gradients = shifted(4), compute = lab.poisoned(1, kCount, 1);
         UpdateState* update = lab.put_struct(UpdateState{});
         const StepState* state = lab.put_struct(StepState{.learning_rate = 0.01F});
-        lab.backend().gradient_norm(update, gradients, {});
-        lab.backend().adam(masters, m, v, compute, gradients, {}, state, update);
-        lab.backend().moving_average(average, masters, update);
+        lab.backend().run(op::GradientNorm{.update = update, .gradients = gradients, .settings = {}});
+        lab.backend().run(op::Adam{.masters = masters,
+                                   .m = m,
+                                   .v = v,
+                                   .compute = compute,
+                                   .gradients = gradients,
+                                   .settings = {},
+                                   .state = state,
+                                   .update = update});
+        lab.backend().run(op::MovingAverage{.average = average, .masters = masters, .update = update});
         Results results;
         for (const Room* room : {&masters, &m, &v, &average}) {
           lab.append(results, *room);

@@ -80,16 +80,16 @@ Outcome run(Lab& lab, const Case& c, const Inputs& in) {
   const Room dx = lab.poisoned(c.rows, c.d, c.margin), logits = lab.poisoned(c.rows + 8, c.pieces, c.margin);
   const Room dw = c.accumulate ? lab.random<float>(c.pieces, c.d, 4, 0.01) : lab.poisoned<float>(c.pieces, c.d);
   LossTotals* totals = lab.put_struct(LossTotals{.smoothed = 1, .nll = 2, .correct = 3, .tokens = 4});
-  lab.backend().projected_loss({.totals = totals,
-                                .dx = dx,
-                                .dw = dw,
-                                .logits = logits,
-                                .x = lab.put(in.x.data, c.rows, c.d),
-                                .w = lab.put(in.w.data, c.pieces, c.d),
-                                .labels = lab.put(in.labels),
-                                .smoothing = c.smoothing,
-                                .state = lab.put_struct(kState),
-                                .accumulate = c.accumulate});
+  lab.backend().run(op::ProjectedLoss{.totals = totals,
+                                      .dx = dx,
+                                      .dw = dw,
+                                      .logits = logits,
+                                      .x = lab.put(in.x.data, c.rows, c.d),
+                                      .w = lab.put(in.w.data, c.pieces, c.d),
+                                      .labels = lab.put(in.labels),
+                                      .smoothing = c.smoothing,
+                                      .state = lab.put_struct(kState),
+                                      .accumulate = c.accumulate});
   return {lab.get(totals), lab.values<bf16>(dx.whole), lab.values<float>(dw.whole)};
 }
 

@@ -35,18 +35,39 @@ struct Step {
     Backend& backend = lab.backend();
     const Dropout dropout{0.1F, 3, Side::target, state};
     backend.fill_zero(gradients);
-    Epilogue epilogue;
-    epilogue.activation = Activation::relu;
-    epilogue.dropout = dropout;
-    backend.linear(hidden, x, w, epilogue);
-    backend.residual_norm(hidden, normed, statistics, hidden, x, gamma, beta, dropout);
-    backend.linear(logits, normed, weights, {});
-    backend.cross_entropy(totals, logits, labels, 0.1F, state);
-    backend.linear_backward_weight(gradients, {}, logits, normed, {}, true);
-    backend.linear_backward_input(dnormed, logits, weights, {}, false);
-    backend.residual_norm_backward(dx, {}, {dgamma, dbeta}, dnormed, {}, hidden, statistics, gamma, dropout);
-    backend.gradient_norm(update, flat(gradients), {.adam = {}, .max_norm = 1});
-    backend.adam(flat(masters), flat(m), flat(v), flat(weights), flat(gradients), {}, state, update);
+    backend.run(op::Linear{.y = hidden, .x = x, .w = w, .activation = Activation::relu, .dropout = dropout});
+    backend.run(op::ResidualNorm{.sum = hidden,
+                                 .normed = normed,
+                                 .statistics = statistics,
+                                 .residual = hidden,
+                                 .branch = x,
+                                 .gamma = gamma,
+                                 .beta = beta,
+                                 .dropout = dropout});
+    backend.run(op::Linear{.y = logits, .x = normed, .w = weights});
+    backend.run(
+        op::CrossEntropy{.totals = totals, .logits = logits, .labels = labels, .smoothing = 0.1F, .state = state});
+    backend.run(op::LinearBackwardWeights{
+        .gradients = testing::one(WeightGradient{.dw = gradients, .dy = logits, .x = normed})});
+    backend.run(op::LinearBackwardInput{.dx = dnormed, .dy = logits, .w = weights});
+    backend.run(op::ResidualNormBackward{.dresidual = dx,
+                                         .dgamma = dgamma,
+                                         .dbeta = dbeta,
+                                         .dnormed = dnormed,
+                                         .sum = hidden,
+                                         .statistics = statistics,
+                                         .gamma = gamma,
+                                         .dropout = dropout});
+    backend.run(
+        op::GradientNorm{.update = update, .gradients = flat(gradients), .settings = {.adam = {}, .max_norm = 1}});
+    backend.run(op::Adam{.masters = flat(masters),
+                         .m = flat(m),
+                         .v = flat(v),
+                         .compute = flat(weights),
+                         .gradients = flat(gradients),
+                         .settings = {},
+                         .state = state,
+                         .update = update});
   }
 
   Results results() {

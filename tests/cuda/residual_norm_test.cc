@@ -62,10 +62,14 @@ Results forward(Lab& lab, const Case& c) {
   const StepState* state = lab.put_struct(kState);
   const Room sum = lab.poisoned(c.rows, c.cols, c.margin), normed = lab.poisoned(c.rows, c.cols, c.margin),
              statistics = lab.poisoned<float>(c.rows, 2);
-  lab.backend().residual_norm(
-      c.keep_sum ? sum.inner : View{}, normed, statistics, lab.random(c.rows, c.cols, 1, 2, c.margin),
-      c.branch ? lab.random(c.rows, c.cols, 2, 1, c.margin).inner : View{}, lab.random<float>(1, c.cols, 5),
-      lab.random<float>(1, c.cols, 6), {c.rate, 12, Side::target, state});
+  lab.backend().run(op::ResidualNorm{.sum = c.keep_sum ? sum.inner : View{},
+                                     .normed = normed,
+                                     .statistics = statistics,
+                                     .residual = lab.random(c.rows, c.cols, 1, 2, c.margin),
+                                     .branch = c.branch ? lab.random(c.rows, c.cols, 2, 1, c.margin).inner : View{},
+                                     .gamma = lab.random<float>(1, c.cols, 5),
+                                     .beta = lab.random<float>(1, c.cols, 6),
+                                     .dropout = {c.rate, 12, Side::target, state}});
   Results results;
   lab.append(results, normed);
   lab.append(results, statistics);
@@ -107,10 +111,18 @@ Results backward(Lab& lab, const Case& c, Over over) {
   const Room dbranch = lab.poisoned(c.rows, c.cols, c.margin);
   const Room dgamma = lab.random<float>(1, c.cols, 7), dbeta = lab.random<float>(1, c.cols, 8),
              dbias = lab.random<float>(1, c.cols, 9);
-  lab.backend().residual_norm_backward(dresidual, c.branch ? dbranch.inner : View{},
-                                       {dgamma, dbeta, c.bias ? dbias.inner : View{}, c.accumulate}, dnormed,
-                                       c.dsum ? dsum.inner : View{}, sum, statistics, lab.random<float>(1, c.cols, 5),
-                                       {c.rate, 12, Side::target, state});
+  lab.backend().run(op::ResidualNormBackward{.dresidual = dresidual,
+                                             .dbranch = c.branch ? dbranch.inner : View{},
+                                             .dgamma = dgamma,
+                                             .dbeta = dbeta,
+                                             .dbias = c.bias ? dbias.inner : View{},
+                                             .dnormed = dnormed,
+                                             .dsum = c.dsum ? dsum.inner : View{},
+                                             .sum = sum,
+                                             .statistics = statistics,
+                                             .gamma = lab.random<float>(1, c.cols, 5),
+                                             .dropout = {c.rate, 12, Side::target, state},
+                                             .accumulate = c.accumulate});
   Results results = {1};  // no rows give zeros, and zeros alone are not compared
   lab.append(results, dresidual);
   if (c.branch) {
@@ -161,8 +173,13 @@ TEST_F(CudaResidualNorm, TheSumMayBeWrittenOverTheResidual) {
     expect_twins(
         [&](Lab& lab) {
           const Room residual = lab.random(100, cols, 1, 2), normed = lab.poisoned(100, cols);
-          lab.backend().residual_norm(residual, normed, lab.poisoned<float>(100, 2), residual, lab.random(100, cols, 2),
-                                      lab.random<float>(1, cols, 5), lab.random<float>(1, cols, 6), {});
+          lab.backend().run(op::ResidualNorm{.sum = residual,
+                                             .normed = normed,
+                                             .statistics = lab.poisoned<float>(100, 2),
+                                             .residual = residual,
+                                             .branch = lab.random(100, cols, 2),
+                                             .gamma = lab.random<float>(1, cols, 5),
+                                             .beta = lab.random<float>(1, cols, 6)});
           Results results;
           lab.append(results, residual);
           lab.append(results, normed);
@@ -215,19 +232,20 @@ Results end(Lab& lab, const EndCase& c, Results& own) {
              sum = c.over ? residual : lab.poisoned(c.rows, c.cols, c.margin),
              statistics = lab.poisoned<float>(c.rows, 2);
   const Room gamma = lab.random<float>(1, c.cols, 5), beta = lab.random<float>(1, c.cols, 6);
-  lab.backend().linear_residual_norm({.sum = sum,
-                                      .normed = normed,
-                                      .statistics = statistics,
-                                      .branch = lab.poisoned(c.rows, c.cols),
-                                      .x = lab.random(c.rows, c.in, 3, 1, c.margin),
-                                      .w = lab.random(c.cols, c.in, 4, 0.1 / std::sqrt(static_cast<double>(c.in))),
-                                      .bias = c.bias ? lab.random(1, c.cols, 7, 0.1).inner : View{},
-                                      .residual = residual,
-                                      .gamma = gamma,
-                                      .beta = beta,
-                                      .dropout = {c.rate, 12, Side::target, lab.put_struct(kState)}});
+  lab.backend().run(op::LinearResidualNorm{.sum = sum,
+                                           .normed = normed,
+                                           .statistics = statistics,
+                                           .branch = lab.poisoned(c.rows, c.cols),
+                                           .x = lab.random(c.rows, c.in, 3, 1, c.margin),
+                                           .w = lab.random(c.cols, c.in, 4, 0.1 / std::sqrt(static_cast<double>(c.in))),
+                                           .bias = c.bias ? lab.random(1, c.cols, 7, 0.1).inner : View{},
+                                           .residual = residual,
+                                           .gamma = gamma,
+                                           .beta = beta,
+                                           .dropout = {c.rate, 12, Side::target, lab.put_struct(kState)}});
   const Room normed_again = lab.poisoned(c.rows, c.cols, c.margin), statistics_again = lab.poisoned<float>(c.rows, 2);
-  lab.backend().residual_norm({}, normed_again, statistics_again, sum, {}, gamma, beta, {});
+  lab.backend().run(op::ResidualNorm{
+      .normed = normed_again, .statistics = statistics_again, .residual = sum, .gamma = gamma, .beta = beta});
   Results again, results;
   lab.append(own, normed);
   lab.append(own, statistics);

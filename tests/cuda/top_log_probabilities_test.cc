@@ -15,7 +15,7 @@ class CudaTopLogProbabilities : public testing::CudaTest {};
 Results best(Lab& lab, const View& logits, int64_t k) {
   const Room values = lab.poisoned<float>(logits.rows, k);
   const View ids = lab.poisoned_ints(logits.rows, k);
-  lab.backend().top_log_probabilities(values, ids, logits);
+  lab.backend().run(op::TopLogProbabilities{.values = values, .ids = ids, .logits = logits});
   Results results;
   lab.append(results, ids);  // compared exactly: the tolerance is below 1
   lab.append(results, values);

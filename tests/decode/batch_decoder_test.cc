@@ -207,13 +207,13 @@ class CountingBackend final : public ForwardingBackend {
     ++uploads;
     ForwardingBackend::upload(to, from);
   }
-  void download(void* to, const View& from) override {
+  void download(void* to, const ConstView& from) override {
     ++downloads;
     ForwardingBackend::download(to, from);
   }
-  void top_log_probabilities(const View& values, const View& ids, const View& logits) override {
-    ++steps;
-    ForwardingBackend::top_log_probabilities(values, ids, logits);
+  void run(const op::Any& op) override {
+    steps += std::holds_alternative<op::TopLogProbabilities>(op) ? 1 : 0;
+    ForwardingBackend::run(op);
   }
   int uploads = 0, downloads = 0, steps = 0;
 };
@@ -250,7 +250,11 @@ TEST(BatchDecoder, RowsThatFillUpAStepChangeNothing) {
   class Rounding : public ForwardingBackend {
    public:
     using ForwardingBackend::ForwardingBackend;
-    int64_t decode_rows(int64_t needed) const override { return (needed + 63) / 64 * 64; }
+    DeviceTraits traits() const override {
+      DeviceTraits traits = inner_.traits();
+      traits.decode_rows_step = 64;
+      return traits;
+    }
   };
   TinyModel tiny(1);
   Rounding rounding(*tiny.backend);

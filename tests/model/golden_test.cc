@@ -132,9 +132,15 @@ TEST_P(GoldenModel, EqualsPyTorch) {
       EXPECT_EQ(totals.tokens, 16);
       compare_parameters(tested_.gradients, "gradient", tolerance);
     }
-    tested_.backend->gradient_norm(&count, tested_.gradients, {settings});
+    tested_.backend->run(op::GradientNorm{.update = &count, .gradients = tested_.gradients, .settings = {settings}});
     ASSERT_EQ(count.finite, 1u);
-    tested_.backend->adam(tested_.weights.masters, m, v, {}, tested_.gradients, settings, &tested_.state, &count);
+    tested_.backend->run(op::Adam{.masters = tested_.weights.masters,
+                                  .m = m,
+                                  .v = v,
+                                  .gradients = tested_.gradients,
+                                  .settings = settings,
+                                  .state = &tested_.state,
+                                  .update = &count});
   }
   compare_parameters(tested_.weights.masters, "updated", GetParam().update_tolerance);
 }

@@ -41,7 +41,7 @@ TEST_P(Stack, Gradients) {
                   context, saved, doutput, [&](int i, const View& dinput, const View& dbranch, bool accumulate) {
                     sublayers[static_cast<size_t>(i)].backward_weight(context, dbranch, inputs[static_cast<size_t>(i)],
                                                                       Side::source);
-                    sublayers[static_cast<size_t>(i)].backward_input(context, dinput, dbranch, {}, accumulate);
+                    sublayers[static_cast<size_t>(i)].backward_input(context, dinput, dbranch, accumulate);
                   });
               context.backend.copy(dx, result);
             },

@@ -8,7 +8,11 @@ namespace tandem::testing {
 class FixedShape final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
-  bool fixed_shape() const override { return true; }
+  DeviceTraits traits() const override {
+    DeviceTraits traits = inner_.traits();
+    traits.replays = true;
+    return traits;
+  }
 };
 
 }  // namespace tandem::testing

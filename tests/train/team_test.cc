@@ -88,11 +88,13 @@ class OpenUnits final : public ForwardingBackend {
         width_(config.feed_forward),
         counts_(static_cast<size_t>((config.encoder_layers + config.decoder_layers) * width_)) {}
 
-  void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override {
-    ForwardingBackend::linear(y, x, w, epilogue);
-    if (epilogue.activation != Activation::relu) {
+  void run(const op::Any& op) override {
+    ForwardingBackend::run(op);
+    const auto* product = std::get_if<op::Linear>(&op);
+    if (product == nullptr || product->activation != Activation::relu) {
       return;
     }
+    const View& y = product->y;
     for (int64_t row = 0; row < y.rows; ++row) {
       for (int64_t unit = 0; unit < y.cols; ++unit) {
         counts_[first_ + static_cast<size_t>(unit)] += y.host<float>()[row * y.stride + unit] > 0 ? 1 : 0;

@@ -51,15 +51,14 @@ void update_part(A* weights, A* m, A* v, bf16* compute, const A* gradients, cons
 
 }  // namespace
 
-void CpuBackend::adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
-                      const AdamSettings& settings, const StepState* state, const UpdateState* update) {
+void op::Adam::run(CpuBackend& cpu) const {
   if (update->finite == 0) {
     return;
   }
   bf16* copy = compute.empty() || compute.data == masters.data ? nullptr : compute.host<bf16>();
   dispatch_master(masters.dtype, [&]<class A>() {
     const Factors<A> factors(settings, *state, *update);
-    for_chunks(threads_, masters.size(), kChunk, [&](int64_t begin, int64_t end) {
+    for_chunks(cpu.threads(), masters.size(), kChunk, [&](int64_t begin, int64_t end) {
       update_part(masters.host<A>() + begin, m.host<A>() + begin, v.host<A>() + begin,
                   copy == nullptr ? nullptr : copy + begin, gradients.host<A>() + begin, factors, end - begin);
     });

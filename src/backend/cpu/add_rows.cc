@@ -4,10 +4,10 @@
 
 namespace tandem {
 
-void CpuBackend::add_rows(const View& table, const View& ids, const View& rows) {
+void op::AddRows::run(CpuBackend& cpu) const {
   const int32_t* id = ids.host<int32_t>();
   dispatch_master(table.dtype, [&]<class A>() {
-    threads_.parallel_for(ids.cols, [&](int64_t row) {
+    cpu.threads().parallel_for(ids.cols, [&](int64_t row) {
       if (id[row] < 0) {
         return;
       }

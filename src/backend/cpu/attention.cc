@@ -47,18 +47,17 @@ struct Workspace {
 };
 
 template <class T>
-void attend(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
-            const AttentionBlock& block, const DropoutMask& mask) {
+void attend(const op::Attention& op, const AttentionBlock& block, const DropoutMask& mask) {
   using A = Wide<T>;
   const int64_t width = padded(block.width), keys_wide = padded(block.keys);
   const A scale = A{1} / std::sqrt(static_cast<A>(block.width));
   const Workspace<A> work(block);
-  gather_transposed<T>(work.keys, k, block.first_key, block.keys, block);
-  gather<T>(work.values, v, block.first_key, block.keys, block);
+  gather_transposed<T>(work.keys, op.k, block.first_key, block.keys, block);
+  gather<T>(work.values, op.v, block.first_key, block.keys, block);
   for (int64_t begin = 0; begin < block.queries; begin += kBlockRows) {
     const int64_t rows = std::min(kBlockRows, block.queries - begin);
     const int64_t visible = block.visible(begin + rows - 1);
-    gather<T>(work.queries, q, block.first_query + begin, rows, block, scale);
+    gather<T>(work.queries, op.q, block.first_query + begin, rows, block, scale);
     multiply_block<A>(work.scores, keys_wide, {work.queries, width, 1}, work.keys, keys_wide, rows, visible,
                       block.width);
     A sums[kBlockRows];
@@ -68,8 +67,8 @@ void attend(const View& out, const View& log_sums, const View& q, const View& k,
       const int64_t seen = block.visible(begin + i);
       const auto [most, sum] = exponentiate(scores, seen, visible);
       sums[i] = sum;
-      if (!log_sums.empty()) {
-        log_sums.host<A>()[block.head * log_sums.stride + row] = seen == 0 ? A{0} : most + std::log(sum);
+      if (!op.log_sums.empty()) {
+        op.log_sums.host<A>()[block.head * op.log_sums.stride + row] = seen == 0 ? A{0} : most + std::log(sum);
       }
       if (mask.on()) {
         mask.fill(work.factors, row, 0, seen, static_cast<uint32_t>(block.head));
@@ -78,7 +77,7 @@ void attend(const View& out, const View& log_sums, const View& q, const View& k,
     }
     multiply_block<A>(work.out, width, {work.scores, keys_wide, 1}, work.values, width, rows, width, visible);
     for (int64_t i = 0; i < rows; ++i) {
-      scatter<T>(out, block.first_query + begin + i, work.out + i * width, 1, block,
+      scatter<T>(op.out, block.first_query + begin + i, work.out + i * width, 1, block,
                  visible == 0 ? A{0} : A{1} / sums[i]);
     }
   }
@@ -86,17 +85,18 @@ void attend(const View& out, const View& log_sums, const View& q, const View& k,
 
 }  // namespace
 
-void CpuBackend::attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
-                           const AttentionShape& shape) {
+void op::PlanAttention::run(CpuBackend& /*cpu*/) const {}  // there is nothing to plan
+
+void op::Attention::run(CpuBackend& cpu) const {
   const DropoutMask mask(shape.dropout);
   dispatch(out.dtype, [&]<class T>() {
-    for_attention_blocks(threads_, shape, out.cols,
-                         [&](const AttentionBlock& block) { attend<T>(out, log_sums, q, k, v, block, mask); });
+    for_attention_blocks(cpu.threads(), shape, out.cols,
+                         [&](const AttentionBlock& block) { attend<T>(*this, block, mask); });
   });
-  clear_past(*this, out, shape.query_starts);
+  clear_past(cpu, out, shape.query_starts);
   if (!log_sums.empty()) {
     const int64_t end = shape.query_starts.host<int32_t>()[shape.query_starts.cols - 1];
-    fill_zero(log_sums.slice_cols(end, log_sums.cols - end));
+    cpu.fill_zero(log_sums.slice_cols(end, log_sums.cols - end));
   }
 }
 

@@ -51,8 +51,8 @@ struct Workspace {
 
 // Fills scores and dweights and writes dq, a few queries at a time.
 template <class T>
-void backward_queries(const View& dq, const Workspace<Wide<T>>& work, const View& log_sums, const AttentionBlock& block,
-                      const DropoutMask& mask, Wide<T> scale) {
+void backward_queries(const View& dq, const Workspace<Wide<T>>& work, const ConstView& log_sums,
+                      const AttentionBlock& block, const DropoutMask& mask, Wide<T> scale) {
   using A = Wide<T>;
   const int64_t width = padded(block.width), keys_wide = padded(block.keys);
   std::fill_n(work.factors, keys_wide, A{1});
@@ -96,13 +96,11 @@ void backward_keys(const View& gradient, const Workspace<Wide<T>>& work, const W
 
 }  // namespace
 
-void CpuBackend::attention_backward(const View& dq, const View& dk, const View& dv, const View& dout,
-                                    const View& /*out*/, const View& log_sums, const View& q, const View& k,
-                                    const View& v, const AttentionShape& shape) {
+void op::AttentionBackward::run(CpuBackend& cpu) const {
   const DropoutMask mask(shape.dropout);
   dispatch(dq.dtype, [&]<class T>() {
     using A = Wide<T>;
-    for_attention_blocks(threads_, shape, dq.cols, [&](const AttentionBlock& block) {
+    for_attention_blocks(cpu.threads(), shape, dq.cols, [&](const AttentionBlock& block) {
       const A scale = A{1} / std::sqrt(static_cast<A>(block.width));
       const Workspace<A> work(block);
       gather<T>(work.q, q, block.first_query, block.queries, block, scale);
@@ -115,9 +113,9 @@ void CpuBackend::attention_backward(const View& dq, const View& dk, const View& 
       backward_keys<T>(dv, work, work.scores, work.dout, block);
     });
   });
-  clear_past(*this, dq, shape.query_starts);
-  clear_past(*this, dk, shape.key_starts);
-  clear_past(*this, dv, shape.key_starts);
+  clear_past(cpu, dq, shape.query_starts);
+  clear_past(cpu, dk, shape.key_starts);
+  clear_past(cpu, dv, shape.key_starts);
 }
 
 }  // namespace tandem

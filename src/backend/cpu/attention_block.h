@@ -33,14 +33,14 @@ void for_attention_blocks(const Threads& threads, const AttentionShape& shape, i
 }
 
 // Zeros in the rows that belong to no sentence.
-inline void clear_past(Backend& backend, const View& view, const View& starts) {
+inline void clear_past(Backend& backend, const View& view, const ConstView& starts) {
   const int64_t end = starts.host<int32_t>()[starts.cols - 1];
   backend.fill_zero(view.slice_rows(end, view.rows - end));
 }
 
 // The head's columns of `rows` rows from `first`, times scale: to [rows, padded(width)], the padding zero.
 template <class T>
-void gather(Wide<T>* to, const View& from, int64_t first, int64_t rows, const AttentionBlock& block,
+void gather(Wide<T>* to, const ConstView& from, int64_t first, int64_t rows, const AttentionBlock& block,
             Wide<T> scale = 1) {
   using A = Wide<T>;
   const int64_t stride = padded(block.width);
@@ -55,7 +55,7 @@ void gather(Wide<T>* to, const View& from, int64_t first, int64_t rows, const At
 
 // The same transposed: to [width, padded(rows)], the padding zero.
 template <class T>
-void gather_transposed(Wide<T>* to, const View& from, int64_t first, int64_t rows, const AttentionBlock& block) {
+void gather_transposed(Wide<T>* to, const ConstView& from, int64_t first, int64_t rows, const AttentionBlock& block) {
   const int64_t stride = padded(rows);
   const T* source = from.host<T>() + first * from.stride + block.head * block.width;
   for (int64_t col = 0; col < block.width; ++col) {

@@ -53,12 +53,12 @@ void weighted_sum(T* out, const Wide<T>* weights, const T* values, int64_t strid
 
 }  // namespace
 
-void CpuBackend::attention_cached(const View& out, const View& q, const CachedKeys& cache, int heads) {
+void op::AttentionCached::run(CpuBackend& cpu) const {
   const int64_t width = q.cols / heads;
   dispatch(out.dtype, [&]<class T>() {
     using A = Wide<T>;
     const A scale = A{1} / std::sqrt(static_cast<A>(width));
-    threads_.parallel_for(q.rows, [&](int64_t row) {
+    cpu.threads().parallel_for(q.rows, [&](int64_t row) {
       const CachedRows rows{cache.index.empty() ? nullptr : cache.index.host<int32_t>() + row * cache.index.stride,
                             cache.first.empty() ? 0 : cache.first.host<int32_t>()[row],
                             cache.length.host<int32_t>()[row]};

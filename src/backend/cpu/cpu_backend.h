@@ -1,4 +1,4 @@
-// The CPU's arithmetic: the specification of every op. Each method is defined in the file of its op.
+// The CPU's arithmetic: the specification of every op. What an op does here is defined in the file of its name.
 #pragma once
 
 #include "backend/backend.h"
@@ -11,10 +11,7 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(int threads) : threads_(threads) {}
 
   std::string description() const override;
-  bool fixed_shape() const override { return false; }
-  bool computes(DType type) const override { return type == DType::f32 || cpu_has_native_bf16(); }
-  int64_t loss_rows() const override { return 1024; }  // stay near the caches
-  int64_t decode_sentences() const override { return 64; }
+  DeviceTraits traits() const override { return {.bf16 = cpu_has_native_bf16()}; }
   MemorySizes memory_sizes() const override;
 
   void wait() override {}
@@ -25,46 +22,13 @@ class CpuBackend final : public Backend {
 
   Buffer allocate(size_t bytes) override;
   void upload(const View& to, const void* from) override;
-  void download(void* to, const View& from) override;
-  void copy(const View& to, const View& from) override;
-  void fill_zero(const View& to) override;
+  void download(void* to, const ConstView& from) override;
 
-  void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override;
-  void linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
-                             bool accumulate) override;
-  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x, RowParts parts,
-                              bool accumulate) override;
+  void run(const op::Any& op) override {
+    std::visit([this](const auto& one) { one.run(*this); }, op);
+  }
 
-  void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
-             float scale, const Dropout& dropout) override;
-  void embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
-                      const Dropout& dropout) override;
-  void add_rows(const View& table, const View& ids, const View& rows) override;
-
-  void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
-                     const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override;
-  void residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
-                              const View& dnormed, const View& dsum, const View& sum, const View& statistics,
-                              const View& gamma, const Dropout& dropout) override;
-
-  void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
-                 const AttentionShape& shape) override;
-  void attention_backward(const View& dq, const View& dk, const View& dv, const View& dout, const View& out,
-                          const View& log_sums, const View& q, const View& k, const View& v,
-                          const AttentionShape& shape) override;
-
-  void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
-                     const StepState* state) override;
-
-  void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override;
-  void sum_of_squares(const View& sum, const View& x) override;
-  void prepare_update(UpdateState* update, const View& sums, const UpdateSettings& settings) override;
-  void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
-            const AdamSettings& settings, const StepState* state, const UpdateState* update) override;
-  void moving_average(const View& average, const View& masters, const UpdateState* update) override;
-
-  void attention_cached(const View& out, const View& q, const CachedKeys& cache, int heads) override;
-  void top_log_probabilities(const View& values, const View& ids, const View& logits) override;
+  const Threads& threads() const { return threads_; }  // for the ops
 
  private:
   Threads threads_;

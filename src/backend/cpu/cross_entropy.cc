@@ -49,8 +49,7 @@ void write_gradient(T* logits, const Wide<T>* exponentials, int64_t cols, int64_
 
 }  // namespace
 
-void CpuBackend::cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
-                               const StepState* state) {
+void op::CrossEntropy::run(CpuBackend& cpu) const {
   const int64_t cols = logits.cols;
   const int32_t* label = labels.host<int32_t>();
   const double eps = cols > 1 ? static_cast<double>(smoothing) : 0.0;  // one piece: nothing to spread it on
@@ -58,7 +57,7 @@ void CpuBackend::cross_entropy(LossTotals* totals, const View& logits, const Vie
   RowLoss* losses = scratch<RowLoss, struct CrossEntropyLosses>(logits.rows);
   dispatch(logits.dtype, [&]<class T>() {
     using A = Wide<T>;
-    threads_.parallel_for(logits.rows, [&](int64_t r) {
+    cpu.threads().parallel_for(logits.rows, [&](int64_t r) {
       T* row = logits.host<T>() + r * logits.stride;
       if (label[r] < 0) {
         if (state != nullptr) {

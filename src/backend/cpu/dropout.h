@@ -1,4 +1,4 @@
-// Dropout masks: a function of (seed, step, place, token, column), see Dropout in backend.h.
+// Dropout masks: a function of (seed, step, place, token, column), see Dropout in backend/operands.h.
 //
 // The 16-bit lane of a column is lane (column % 8) of philox(seed, column / 8, token, place, step), where lane j is
 // the low half (j even) or the high half (j odd) of word j / 2. A column is kept iff its lane >= round(rate * 65536).

@@ -40,14 +40,13 @@ void add_row(G* sum, const T* dx, Wide<T> scale, const Wide<T>* factors, int64_t
 
 }  // namespace
 
-void CpuBackend::embed(const View& x, const View& tokens, const View& position, const View& table,
-                       const View& positions, float scale, const Dropout& dropout) {
+void op::Embed::run(CpuBackend& cpu) const {
   const DropoutMask mask(dropout);
   const int32_t* token = tokens.host<int32_t>();
   const int32_t* place = position.host<int32_t>();
   dispatch(x.dtype, [&]<class T>() {
     using A = Wide<T>;
-    for_chunks(threads_, x.rows, kRowsPerPiece, [&](int64_t begin, int64_t end) {
+    for_chunks(cpu.threads(), x.rows, kRowsPerPiece, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         embed_row(x.host<T>() + row * x.stride, table.host<T>() + token[row] * table.stride,
                   positions.host<A>() + place[row] * positions.stride, static_cast<A>(scale),
@@ -57,8 +56,7 @@ void CpuBackend::embed(const View& x, const View& tokens, const View& position, 
   });
 }
 
-void CpuBackend::embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
-                                const Dropout& dropout) {
+void op::EmbedBackward::run(CpuBackend& cpu) const {
   const DropoutMask mask(dropout);
   const int32_t* rows = order.rows.host<int32_t>();
   const int32_t* ids = order.ids.host<int32_t>();
@@ -67,7 +65,7 @@ void CpuBackend::embed_backward(const View& dtable, const View& dx, const TokenO
   dispatch(dx.dtype, [&]<class T>() {
     using A = Wide<T>;
     dispatch_sums<T>(dtable.dtype, [&]<class G>() {
-      threads_.parallel_for(order.ids.cols, [&](int64_t run) {
+      cpu.threads().parallel_for(order.ids.cols, [&](int64_t run) {
         G* sum = scratch<G, struct EmbedSum>(cols);
         std::fill_n(sum, cols, G{0});
         for (int32_t i = starts[run]; i < starts[run + 1]; ++i) {

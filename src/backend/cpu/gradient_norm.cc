@@ -38,11 +38,11 @@ double squares_of(const A* x, int64_t n) {
 
 }  // namespace
 
-void CpuBackend::sum_of_squares(const View& sum, const View& x) {
+void op::SumOfSquares::run(CpuBackend& cpu) const {
   const int64_t n = x.size();
   double* partial = scratch<double, struct NormChunks>(n / kChunk + 1);
   dispatch_master(x.dtype, [&]<class A>() {
-    for_chunks(threads_, n, kChunk, [&](int64_t begin, int64_t end) {
+    for_chunks(cpu.threads(), n, kChunk, [&](int64_t begin, int64_t end) {
       partial[begin / kChunk] = squares_of(x.host<A>() + begin, end - begin);
     });
   });
@@ -53,7 +53,7 @@ void CpuBackend::sum_of_squares(const View& sum, const View& x) {
   *sum.host<double>() = total;
 }
 
-void CpuBackend::prepare_update(UpdateState* update, const View& sums, const UpdateSettings& settings) {
+void op::PrepareUpdate::run(CpuBackend& /*cpu*/) const {
   double total = 0;
   for (int64_t i = 0; i < sums.size(); ++i) {
     total += sums.host<double>()[i];
@@ -70,11 +70,11 @@ void CpuBackend::prepare_update(UpdateState* update, const View& sums, const Upd
   update->average_decay = std::min(settings.average_decay, static_cast<float>((1 + t) / (10 + t)));
 }
 
-void CpuBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {
+void op::GradientNorm::run(CpuBackend& cpu) const {
   double sum = 0;
   const View view = host_view(&sum, 1, 1);
-  sum_of_squares(view, gradients);
-  prepare_update(update, view, settings);
+  SumOfSquares{.sum = view, .x = gradients}.run(cpu);
+  PrepareUpdate{.update = update, .sums = view, .settings = settings}.run(cpu);
 }
 
 }  // namespace tandem

@@ -13,13 +13,12 @@ template <class T>
 struct Finish {
   using A = Wide<T>;
 
-  const View& y;
-  const Epilogue& epilogue;
-  DropoutMask mask{epilogue.dropout};
+  const op::Linear& op;
+  DropoutMask mask{op.dropout};
 
   bool needed() const {
-    return std::is_same_v<T, bf16> || !epilogue.bias.empty() || !epilogue.pre.empty() ||
-           epilogue.activation != Activation::none || mask.on();
+    return std::is_same_v<T, bf16> || !op.bias.empty() || !op.pre.empty() || op.activation != Activation::none ||
+           mask.on();
   }
 
   void operator()(const A* sums, int64_t stride, const Block& block) const {
@@ -30,9 +29,9 @@ struct Finish {
         factors = scratch<A, struct LinearFactors>(block.cols);
         mask.fill(factors, row, block.col, block.cols);
       }
-      const T* bias = epilogue.bias.empty() ? nullptr : epilogue.bias.host<T>() + block.col;
-      T* pre = epilogue.pre.empty() ? nullptr : epilogue.pre.host<T>() + row * epilogue.pre.stride + block.col;
-      finish_row(y.host<T>() + row * y.stride + block.col, pre, sums + i * stride, bias, factors, block.cols);
+      const T* bias = op.bias.empty() ? nullptr : op.bias.host<T>() + block.col;
+      T* pre = op.pre.empty() ? nullptr : op.pre.host<T>() + row * op.pre.stride + block.col;
+      finish_row(op.y.host<T>() + row * op.y.stride + block.col, pre, sums + i * stride, bias, factors, block.cols);
     }
   }
 
@@ -45,23 +44,23 @@ struct Finish {
       if (pre != nullptr) {
         store(pre + i, value, part);
       }
-      value = activate<A>(value, epilogue.activation);
+      value = activate<A>(value, op.activation);
       store(to + i, factors == nullptr ? value : value * load(factors + i, part), part);
     });
   }
 };
 
 template <class T>
-void linear_block(const Block& block, const View& y, const View& x, const View& w, const Finish<T>& finish) {
+void linear_block(const Block& block, const op::Linear& op, const Finish<T>& finish) {
   using A = Wide<T>;
   Target<A> sums;
   if constexpr (std::is_same_v<T, A>) {
-    sums = {y.host<T>() + block.row * y.stride + block.col, y.stride};
+    sums = {op.y.host<T>() + block.row * op.y.stride + block.col, op.y.stride};
   } else {
     sums = {scratch<A, struct LinearSums>(block.rows * block.cols), block.cols};
   }
-  multiply(sums, Factor<T>{x.host<T>() + block.row * x.stride, x.stride},
-           Factor<T>{w.host<T>() + block.col * w.stride, w.stride, true}, block.rows, block.cols, x.cols);
+  multiply(sums, Factor<T>{op.x.host<T>() + block.row * op.x.stride, op.x.stride},
+           Factor<T>{op.w.host<T>() + block.col * op.w.stride, op.w.stride, true}, block.rows, block.cols, op.x.cols);
   if (finish.needed()) {
     finish(sums.data, sums.stride, block);
   }
@@ -69,10 +68,10 @@ void linear_block(const Block& block, const View& y, const View& x, const View& 
 
 }  // namespace
 
-void CpuBackend::linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) {
+void op::Linear::run(CpuBackend& cpu) const {
   dispatch(y.dtype, [&]<class T>() {
-    const Finish<T> finish{y, epilogue};
-    for_blocks<T>(threads_, y.rows, y.cols, [&](const Block& block) { linear_block<T>(block, y, x, w, finish); });
+    const Finish<T> finish{*this};
+    for_blocks<T>(cpu.threads(), y.rows, y.cols, [&](const Block& block) { linear_block<T>(block, *this, finish); });
   });
 }
 

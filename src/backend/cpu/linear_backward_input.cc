@@ -17,15 +17,13 @@ template <class T>
 struct Finish {
   using A = Wide<T>;
 
-  const View& dx;
-  const BackwardEpilogue& epilogue;
-  const bool accumulate = false;
-  DropoutMask mask{epilogue.dropout};
+  const op::LinearBackwardInput& op;
+  DropoutMask mask{op.dropout};
   // A saved relu output is 0 where dropout struck, so the mask need not be made again.
-  const bool relu = epilogue.activation == Activation::relu;
+  const bool relu = op.activation == Activation::relu;
   const bool draw = mask.on() && !relu;
 
-  bool plain() const { return epilogue.activation == Activation::none && !mask.on(); }
+  bool plain() const { return op.activation == Activation::none && !mask.on(); }
 
   void operator()(const A* sums, int64_t stride, const Block& block) const {
     for (int64_t i = 0; i < block.rows; ++i) {
@@ -35,10 +33,9 @@ struct Finish {
         factors = scratch<A, struct LinearBackwardFactors>(block.cols);
         mask.fill(factors, row, block.col, block.cols);
       }
-      const T* saved = epilogue.activation == Activation::none
-                           ? nullptr
-                           : epilogue.saved.host<T>() + row * epilogue.saved.stride + block.col;
-      finish_row(dx.host<T>() + row * dx.stride + block.col, sums + i * stride, saved, factors, block.cols);
+      const T* saved =
+          op.activation == Activation::none ? nullptr : op.saved.host<T>() + row * op.saved.stride + block.col;
+      finish_row(op.dx.host<T>() + row * op.dx.stride + block.col, sums + i * stride, saved, factors, block.cols);
     }
   }
 
@@ -47,12 +44,12 @@ struct Finish {
     for_vectors<A>(cols, [&](int64_t i, auto part) {
       Vec<A> value = load(sums + i, part);
       if (saved != nullptr) {
-        value *= activation_slope<A>(load(saved + i, part), epilogue.activation) * scale;
+        value *= activation_slope<A>(load(saved + i, part), op.activation) * scale;
       }
       if (factors != nullptr) {
         value *= load(factors + i, part);
       }
-      store(to + i, accumulate ? load(to + i, part) + value : value, part);
+      store(to + i, op.accumulate ? load(to + i, part) + value : value, part);
     });
   }
 };
@@ -105,15 +102,14 @@ void add_column_sums(const View& sums, const View& dx, const Threads& threads) {
 
 }  // namespace
 
-void CpuBackend::linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
-                                       bool accumulate) {
+void op::LinearBackwardInput::run(CpuBackend& cpu) const {
   dispatch(dx.dtype, [&]<class T>() {
-    const Finish<T> finish{dx, epilogue, accumulate};
+    const Finish<T> finish{*this};
     const bool in_place = !std::is_same_v<T, bf16> && (finish.plain() || !accumulate);
     const Sums<T> sums(dx, in_place, dy.cols > kMostTerms);
     for (int64_t term = 0; term < dy.cols; term += kMostTerms) {
       const int64_t terms = std::min(kMostTerms, dy.cols - term);
-      for_blocks<T>(threads_, dx.rows, dx.cols, [&](const Block& block) {
+      for_blocks<T>(cpu.threads(), dx.rows, dx.cols, [&](const Block& block) {
         Target<Wide<T>> target = sums.of(block);
         target.add = term > 0 || (in_place && accumulate);
         multiply(target, Factor<T>{dy.host<T>() + block.row * dy.stride + term, dy.stride},
@@ -123,12 +119,11 @@ void CpuBackend::linear_backward_input(const View& dx, const View& dy, const Vie
         }
       });
     }
-    if (!epilogue.column_sums.empty()) {
-      if (!epilogue.accumulate_sums) {
-        fill_zero(epilogue.column_sums);
+    if (!column_sums.empty()) {
+      if (!accumulate_sums) {
+        cpu.fill_zero(column_sums);
       }
-      dispatch_sums<T>(epilogue.column_sums.dtype,
-                       [&]<class G>() { add_column_sums<T, G>(epilogue.column_sums, dx, threads_); });
+      dispatch_sums<T>(column_sums.dtype, [&]<class G>() { add_column_sums<T, G>(column_sums, dx, cpu.threads()); });
     }
   });
 }

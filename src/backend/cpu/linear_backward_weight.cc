@@ -58,8 +58,8 @@ void add_columns(G* dbias, const Factor<T>& dy, int64_t rows, int64_t cols) {
 // dw block = dy' x over the tokens [begin, end) of one part, of which there is at least one, or += ; dbias += dy's
 // columns, or null.
 template <class T, class G>
-void sum_tokens(const Target<G>& dw, G* dbias, const View& dy, const View& x, const Block& block, int64_t begin,
-                int64_t end) {
+void sum_tokens(const Target<G>& dw, G* dbias, const ConstView& dy, const ConstView& x, const Block& block,
+                int64_t begin, int64_t end) {
   using A = Wide<T>;
   constexpr bool kAside = !std::is_same_v<A, G>;
   Target<A> sums;
@@ -124,8 +124,9 @@ class Segments {
 };
 
 template <class T, class G>
-void backward_weight(const Threads& threads, const View& dw, const View& dbias, const View& dy, const View& x,
-                     RowParts row_parts, bool accumulate) {
+void backward_weight(const Threads& threads, const WeightGradient& gradient, RowParts row_parts, bool accumulate) {
+  const View &dw = gradient.dw, &dbias = gradient.dbias;
+  const ConstView &dy = gradient.dy, &x = gradient.x;
   const int64_t down = (dw.rows + kBlock - 1) / kBlock;
   const int64_t blocks = down * ((dw.cols + kBlock - 1) / kBlock);
   const int64_t segments = segments_for(blocks, dy.rows);
@@ -163,15 +164,16 @@ void backward_weight(const Threads& threads, const View& dw, const View& dbias, 
 
 }  // namespace
 
-void CpuBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
-                                        RowParts parts, bool accumulate) {
-  if (!accumulate) {
-    fill_zero(dbias);
+void op::LinearBackwardWeights::run(CpuBackend& cpu) const {
+  for (const WeightGradient& gradient : gradients) {
+    if (!accumulate) {
+      cpu.fill_zero(gradient.dbias);
+    }
+    dispatch(gradient.dy.dtype, [&]<class T>() {
+      dispatch_sums<T>(gradient.dw.dtype,
+                       [&]<class G>() { backward_weight<T, G>(cpu.threads(), gradient, parts, accumulate); });
+    });
   }
-  dispatch(dy.dtype, [&]<class T>() {
-    dispatch_sums<T>(dw.dtype,
-                     [&]<class G>() { backward_weight<T, G>(threads_, dw, dbias, dy, x, parts, accumulate); });
-  });
 }
 
 }  // namespace tandem

@@ -22,7 +22,10 @@ void convert(To* to, const From* from, int64_t n) {
 }
 
 // A view with its contiguous elements as one row, so that pieces are cut the same way for any shape.
-View flat(const View& view) { return view.contiguous() ? view.reshape(1, view.size()) : view; }
+template <bool kConst>
+BasicView<kConst> flat(const BasicView<kConst>& view) {
+  return view.contiguous() ? view.reshape(1, view.size()) : view;
+}
 
 // Calls body(row, first column, columns) for pieces of about kPieceElements elements.
 template <class Body>
@@ -42,10 +45,11 @@ void for_pieces(const Threads& threads, const View& view, const Body& body) {
   });
 }
 
-size_t bytes_of(const View& view) { return static_cast<size_t>(view.size()) * size_of(view.dtype); }
-
-std::byte* address(const View& view, int64_t row, int64_t col) {
-  return static_cast<std::byte*>(view.data) + (row * view.stride + col) * static_cast<int64_t>(size_of(view.dtype));
+// Of an element.
+template <bool kConst>
+auto* address(const BasicView<kConst>& view, int64_t row, int64_t col) {
+  using Byte = typename BasicView<kConst>::template Element<std::byte>;
+  return static_cast<Byte*>(view.data) + (row * view.stride + col) * static_cast<int64_t>(size_of(view.dtype));
 }
 
 }  // namespace
@@ -67,23 +71,23 @@ Buffer CpuBackend::allocate(size_t bytes) {
 }
 
 void CpuBackend::upload(const View& to, const void* from) {
-  if (const size_t bytes = bytes_of(to); bytes > 0) {
-    std::memcpy(to.data, from, bytes);
+  if (to.bytes() > 0) {
+    std::memcpy(to.data, from, to.bytes());
   }
 }
 
-void CpuBackend::download(void* to, const View& from) {
-  if (const size_t bytes = bytes_of(from); bytes > 0) {
-    std::memcpy(to, from.data, bytes);
+void CpuBackend::download(void* to, const ConstView& from) {
+  if (from.bytes() > 0) {
+    std::memcpy(to, from.data, from.bytes());
   }
 }
 
-void CpuBackend::copy(const View& to, const View& from) {
+void op::Copy::run(CpuBackend& cpu) const {
   const bool whole = to.contiguous() && from.contiguous();
   const View target = whole ? flat(to) : to;
-  const View source = whole ? flat(from) : from;
+  const ConstView source = whole ? flat(from) : from;
   if (to.dtype == from.dtype) {
-    for_pieces(threads_, target, [&](int64_t row, int64_t begin, int64_t count) {
+    for_pieces(cpu.threads(), target, [&](int64_t row, int64_t begin, int64_t count) {
       std::memcpy(address(target, row, begin), address(source, row, begin),
                   static_cast<size_t>(count) * size_of(to.dtype));
     });
@@ -91,7 +95,7 @@ void CpuBackend::copy(const View& to, const View& from) {
   }
   dispatch(to.dtype, [&]<class To>() {
     dispatch(from.dtype, [&]<class From>() {
-      for_pieces(threads_, target, [&](int64_t row, int64_t begin, int64_t count) {
+      for_pieces(cpu.threads(), target, [&](int64_t row, int64_t begin, int64_t count) {
         convert(target.host<To>() + row * target.stride + begin, source.host<From>() + row * source.stride + begin,
                 count);
       });
@@ -99,13 +103,11 @@ void CpuBackend::copy(const View& to, const View& from) {
   });
 }
 
-void CpuBackend::fill_zero(const View& to) {
+void op::FillZero::run(CpuBackend& cpu) const {
   const View target = flat(to);
-  for_pieces(threads_, target, [&](int64_t row, int64_t begin, int64_t count) {
+  for_pieces(cpu.threads(), target, [&](int64_t row, int64_t begin, int64_t count) {
     std::memset(address(target, row, begin), 0, static_cast<size_t>(count) * size_of(to.dtype));
   });
 }
-
-std::unique_ptr<Backend> make_cpu_backend(int threads) { return std::make_unique<CpuBackend>(threads); }
 
 }  // namespace tandem

@@ -7,7 +7,6 @@ namespace tandem {
 
 namespace {
 
-constexpr double kEpsilon = 1e-6;
 constexpr int64_t kRowsPerPiece = 16;
 
 template <class A>
@@ -43,20 +42,19 @@ Statistics<A> statistics_of(const A* x, A sum, int64_t cols) {
     squares += distance * distance;
   });
   const A variance = sum_lanes(squares) / static_cast<A>(cols);
-  return {mean, A{1} / std::sqrt(variance + static_cast<A>(kEpsilon))};
+  return {mean, A{1} / std::sqrt(variance + static_cast<A>(kNormEpsilon))};
 }
 
 }  // namespace
 
-void CpuBackend::residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
-                               const View& branch, const View& gamma, const View& beta, const Dropout& dropout) {
+void op::ResidualNorm::run(CpuBackend& cpu) const {
   const DropoutMask mask(dropout);
   const int64_t cols = normed.cols;
   dispatch(normed.dtype, [&]<class T>() {
     using A = Wide<T>;
     const A* scale = gamma.host<A>();
     const A* shift = beta.host<A>();
-    for_chunks(threads_, normed.rows, kRowsPerPiece, [&](int64_t begin, int64_t end) {
+    for_chunks(cpu.threads(), normed.rows, kRowsPerPiece, [&](int64_t begin, int64_t end) {
       A* x = scratch<A, struct NormRow>(2 * cols);
       A* factors = mask.on() && !branch.empty() ? x + cols : nullptr;
       for (int64_t row = begin; row < end; ++row) {

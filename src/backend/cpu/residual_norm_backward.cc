@@ -60,22 +60,20 @@ void backward_row(const Row<T>& row, G* dgamma, G* dbeta, G* dbias, int64_t cols
 
 }  // namespace
 
-void CpuBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
-                                        const View& dnormed, const View& dsum, const View& sum, const View& statistics,
-                                        const View& gamma, const Dropout& dropout) {
+void op::ResidualNormBackward::run(CpuBackend& cpu) const {
   const DropoutMask mask(dropout);
   const int64_t rows = dnormed.rows;
   const int64_t cols = dnormed.cols;
   const int64_t chunks = (rows + kRowsPerChunk - 1) / kRowsPerChunk;
-  const bool bias = !gradients.branch_bias.empty();
+  const bool bias = !dbias.empty();
   const int64_t share_size = (bias ? 3 : 2) * cols;
   const auto backward = [&]<class T, class G>() {
     using A = Wide<T>;
-    const auto row_of = [](const View& view, int64_t row) {
-      return view.empty() ? nullptr : view.host<T>() + row * view.stride;
+    const auto row_of = [](const auto& view, int64_t row) {
+      return view.empty() ? nullptr : view.template host<T>() + row * view.stride;
     };
     G* partial = scratch<G, struct NormPartial>(chunks * share_size);  // [chunks, dgamma, dbeta and dbias, cols]
-    for_chunks(threads_, rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
+    for_chunks(cpu.threads(), rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
       G* share = partial + begin / kRowsPerChunk * share_size;
       std::fill_n(share, share_size, G{0});
       A* factors = mask.on() && !dbranch.empty() ? scratch<A, struct NormFactors>(cols) : nullptr;
@@ -90,10 +88,10 @@ void CpuBackend::residual_norm_backward(const View& dresidual, const View& dbran
       }
     });
     const auto add_up = [&](const View& to, const G* first) {
-      if (!gradients.accumulate) {
-        fill_zero(to);
+      if (!accumulate) {
+        cpu.fill_zero(to);
       }
-      for_chunks(threads_, cols, 64, [&](int64_t begin, int64_t end) {
+      for_chunks(cpu.threads(), cols, 64, [&](int64_t begin, int64_t end) {
         for (int64_t chunk = 0; chunk < chunks; ++chunk) {
           const G* share = first + chunk * share_size;
           for (int64_t i = begin; i < end; ++i) {
@@ -102,14 +100,14 @@ void CpuBackend::residual_norm_backward(const View& dresidual, const View& dbran
         }
       });
     };
-    add_up(gradients.gamma, partial);
-    add_up(gradients.beta, partial + cols);
+    add_up(dgamma, partial);
+    add_up(dbeta, partial + cols);
     if (bias) {
-      add_up(gradients.branch_bias, partial + 2 * cols);
+      add_up(dbias, partial + 2 * cols);
     }
   };
   dispatch(dnormed.dtype, [&]<class T>() {
-    dispatch_sums<T>(gradients.gamma.dtype, [&]<class G>() { backward.template operator()<T, G>(); });
+    dispatch_sums<T>(dgamma.dtype, [&]<class G>() { backward.template operator()<T, G>(); });
   });
 }
 

@@ -47,12 +47,12 @@ void select(Candidate<Wide<T>>* list, const T* logits, int64_t cols, int64_t k) 
 
 }  // namespace
 
-void CpuBackend::top_log_probabilities(const View& values, const View& ids, const View& logits) {
+void op::TopLogProbabilities::run(CpuBackend& cpu) const {
   const int64_t k = ids.cols;
   require(k >= 1 && k <= logits.cols, "the best {} of {} pieces", k, logits.cols);
   dispatch(logits.dtype, [&]<class T>() {
     using A = Wide<T>;
-    threads_.parallel_for(logits.rows, [&](int64_t row) {
+    cpu.threads().parallel_for(logits.rows, [&](int64_t row) {
       const T* from = logits.host<T>() + row * logits.stride;
       const SoftmaxRow<A> softmax = softmax_row<T>(nullptr, from, logits.cols);
       const A log_sum = std::log(softmax.sum);

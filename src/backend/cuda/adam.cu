@@ -71,8 +71,7 @@ __global__ void __launch_bounds__(kFlatThreads, kFlatBlocks) adam_kernel(const A
 
 }  // namespace
 
-void CudaBackend::adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
-                       const AdamSettings& settings, const StepState* state, const UpdateState* update) {
+void op::Adam::run(CudaBackend& gpu) const {
   const bool copy = !compute.empty() && compute.data != masters.data;
   require(masters.dtype == DType::f32 && (!copy || compute.dtype == DType::bf16),
           "adam on a GPU takes f32 masters and a bf16 copy, not {} and {}", name_of(masters.dtype),
@@ -92,7 +91,7 @@ void CudaBackend::adam(const View& masters, const View& m, const View& v, const 
   const bool vectors = vectors_of_4(masters) && vectors_of_4(m) && vectors_of_4(v) && vectors_of_4(gradients) &&
                        (!copy || vectors_of_4(compute));
   const auto kernel = vectors ? adam_kernel<true> : adam_kernel<false>;
-  launch("adam", kernel, {flat_blocks(masters.size(), processors_), kFlatThreads, 0, stream_}, arguments);
+  launch("adam", kernel, {flat_blocks(masters.size(), gpu.processors()), kFlatThreads, 0, gpu.queue()}, arguments);
 }
 
 }  // namespace tandem

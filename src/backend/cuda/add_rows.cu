@@ -26,13 +26,13 @@ __global__ void __launch_bounds__(kThreads) add_rows_kernel(float* table, int64_
 
 }  // namespace
 
-void CudaBackend::add_rows(const View& table, const View& ids, const View& rows) {
+void op::AddRows::run(CudaBackend& gpu) const {
   require(table.dtype == DType::f32 && rows.dtype == DType::f32, "add_rows on a GPU takes f32, not {} and {}",
           name_of(table.dtype), name_of(rows.dtype));
   if (ids.cols == 0 || table.cols == 0) {
     return;
   }
-  launch("add_rows", add_rows_kernel, {static_cast<unsigned>(ids.cols), kThreads, 0, stream_}, data<float>(table),
+  launch("add_rows", add_rows_kernel, {static_cast<unsigned>(ids.cols), kThreads, 0, gpu.queue()}, data<float>(table),
          table.stride, data<const int32_t>(ids), data<const float>(rows), rows.stride, table.cols);
 }
 

@@ -273,14 +273,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(co
 
 }  // namespace
 
-void CudaBackend::attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
-                            const AttentionShape& shape) {
+void op::Attention::run(CudaBackend& gpu) const {
   require(out.dtype == DType::bf16 && (log_sums.empty() || log_sums.dtype == DType::f32),
           "attention on a GPU computes in bf16 with f32 sums");
   if (q.size() == 0) {
     return;
   }
-  const ForwardArguments arguments{.shape = attention_arguments(shape, kTile, q, k),
+  const ForwardArguments arguments{.shape = attention_arguments(gpu, shape, kTile, q, k),
                                    .out = Matrix(out),
                                    .q = Matrix(q),
                                    .k = Matrix(k),
@@ -292,8 +291,8 @@ void CudaBackend::attention(const View& out, const View& log_sums, const View& q
     constexpr int kBytes = sizeof(Shared<kWidth>);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention");
     const int heads = arguments.shape.heads;
-    const int sharing = std::clamp(processors_ * kBlocks<kWidth> / heads, 1, arguments.shape.slot_count);
-    launch("attention", kernel, {dim3(heads, sharing), kThreads, kBytes, stream_}, arguments);
+    const int sharing = std::clamp(gpu.processors() * kBlocks<kWidth> / heads, 1, arguments.shape.slot_count);
+    launch("attention", kernel, {dim3(heads, sharing), kThreads, kBytes, gpu.queue()}, arguments);
   });
 }
 

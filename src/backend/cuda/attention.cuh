@@ -33,7 +33,9 @@ struct Matrix {
   int stride = 0;
 
   Matrix() = default;
-  explicit Matrix(const View& view) : data(cuda::data<Bf16>(view)), stride(static_cast<int>(view.stride)) {
+  // Of an output or an input: what is written through it is for the kernel to know.
+  explicit Matrix(const ConstView& view)
+      : data(const_cast<Bf16*>(cuda::data<Bf16>(view))), stride(static_cast<int>(view.stride)) {
     require(view.stride <= INT32_MAX / 64, "attention on a GPU takes rows at most {} elements apart, not {}",
             INT32_MAX / 64, view.stride);
   }
@@ -43,7 +45,7 @@ struct Matrix {
 // Calls launch.operator()<columns of a head, rounded up, dropout, vectors>(); vectors: accesses of 16 bytes are
 // possible in all of the matrices.
 template <class Launch>
-void for_width(const AttentionArguments& a, std::initializer_list<View> matrices, const Launch& launch) {
+void for_width(const AttentionArguments& a, std::initializer_list<ConstView> matrices, const Launch& launch) {
   const bool dropout = a.dropout.on(), vectors = a.width % 8 == 0 && std::ranges::all_of(matrices, vectors_of_8);
   const auto with = [&]<int kWidth>() {
     if (vectors) {

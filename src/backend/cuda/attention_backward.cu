@@ -194,14 +194,12 @@ __global__ void __launch_bounds__(kBackwardThreads, kWidth <= 64 ? 4 : 2)
 
 }  // namespace
 
-void CudaBackend::attention_backward(const View& dq, const View& dk, const View& dv, const View& dout, const View& out,
-                                     const View& log_sums, const View& q, const View& k, const View& v,
-                                     const AttentionShape& shape) {
+void op::AttentionBackward::run(CudaBackend& gpu) const {
   require(dq.dtype == DType::bf16 && log_sums.dtype == DType::f32, "attention on a GPU computes in bf16 with f32 sums");
   if (q.size() == 0 && k.size() == 0) {
     return;
   }
-  BackwardArguments arguments{.shape = attention_arguments(shape, kTile, q, k),
+  BackwardArguments arguments{.shape = attention_arguments(gpu, shape, kTile, q, k),
                               .dq = Matrix(dq),
                               .dk = Matrix(dk),
                               .dv = Matrix(dv),
@@ -221,7 +219,7 @@ void CudaBackend::attention_backward(const View& dq, const View& dk, const View&
     const auto kernel = attention_backward_kernel<kWidth, kDropout, kVectors>;
     constexpr int kBytes = sizeof(Shared<kWidth>);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention_backward");
-    launch("attention_backward", kernel, {attention_blocks(arguments.shape), kBackwardThreads, kBytes, stream_},
+    launch("attention_backward", kernel, {attention_blocks(arguments.shape), kBackwardThreads, kBytes, gpu.queue()},
            arguments);
   };
   for_width(arguments.shape, {dq, dk, dv, dout, out, q, k, v}, run);

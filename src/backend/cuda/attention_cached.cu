@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kThreads) attention_cached_kernel(const Cached
 
 }  // namespace
 
-void CudaBackend::attention_cached(const View& out, const View& q, const CachedKeys& cache, int heads) {
+void op::AttentionCached::run(CudaBackend& gpu) const {
   require(out.dtype == DType::bf16 && q.dtype == DType::bf16 && cache.keys.dtype == DType::bf16,
           "attention on a GPU computes in bf16");
   const int64_t width = q.cols / heads;
@@ -197,7 +197,7 @@ void CudaBackend::attention_cached(const View& out, const View& q, const CachedK
   const auto blocks = static_cast<unsigned>(cuda::divide_up(q.rows * heads * kWarp, kThreads));
   const auto with = [&]<int kWidth>() {
     const auto kernel = vectors ? attention_cached_kernel<kWidth, true> : attention_cached_kernel<kWidth, false>;
-    cuda::launch("attention_cached", kernel, {blocks, kThreads, 0, stream_}, arguments);
+    cuda::launch("attention_cached", kernel, {blocks, kThreads, 0, gpu.queue()}, arguments);
   };
   if (width <= 16) {
     with.operator()<16>();

@@ -75,38 +75,45 @@ __global__ void __launch_bounds__(kThreads) attention_plan_kernel(const PlanArgu
 }  // namespace
 
 int64_t CudaBackend::attention_plan_size(const AttentionShape& shape, int64_t query_rows) const {
-  return (slots_of(kForwardTile, shape, query_rows) + slots_of(kBackwardTile, shape, query_rows)) *
+  return (slots_of(kForwardTile, shape.query_starts, query_rows) +
+          slots_of(kBackwardTile, shape.query_starts, query_rows)) *
          static_cast<int64_t>(sizeof(Slot) / sizeof(int32_t));
 }
 
-void CudaBackend::plan_attention(const AttentionShape& shape, int64_t query_rows, int64_t key_rows) {
-  PlanArguments a{.slots = {reinterpret_cast<Slot*>(data<int32_t>(shape.plan)), nullptr},
-                  .slot_count = {static_cast<int>(slots_of(kForwardTile, shape, query_rows)),
-                                 static_cast<int>(slots_of(kBackwardTile, shape, query_rows))},
-                  .query_starts = data<int32_t>(shape.query_starts),
-                  .key_starts = data<int32_t>(shape.key_starts),
-                  .sentences = static_cast<int>(shape.query_starts.cols - 1),
+void op::PlanAttention::run(CudaBackend& gpu) const {
+  PlanArguments a{.slots = {reinterpret_cast<Slot*>(data<int32_t>(plan)), nullptr},
+                  .slot_count = {static_cast<int>(slots_of(kForwardTile, query_starts, query_rows)),
+                                 static_cast<int>(slots_of(kBackwardTile, query_starts, query_rows))},
+                  .query_starts = data<int32_t>(query_starts),
+                  .key_starts = data<int32_t>(key_starts),
+                  .sentences = static_cast<int>(query_starts.cols - 1),
                   .query_rows = static_cast<int>(query_rows),
                   .key_rows = static_cast<int>(key_rows)};
   a.slots[1] = a.slots[0] + a.slot_count[0];
-  launch("attention_plan", attention_plan_kernel, {2, kThreads, 0, stream_}, a);
+  launch("attention_plan", attention_plan_kernel, {2, kThreads, 0, gpu.queue()}, a);
 }
 
-AttentionArguments CudaBackend::attention_arguments(AttentionShape shape, int tile, const View& q, const View& k) {
-  const int64_t width = q.cols / shape.heads;
+AttentionArguments cuda::attention_arguments(CudaBackend& gpu, const AttentionShape& shape, int tile,
+                                             const ConstView& q, const ConstView& k) {
+  const int64_t width = q.cols / shape.heads, size = gpu.attention_plan_size(shape, q.rows);
   require(width >= 1 && width <= kWidestHead, "attention on a GPU takes heads of 1 to {} columns, not of {}",
           kWidestHead, width);
-  if (shape.plan.empty()) {
-    const int64_t size = attention_plan_size(shape, q.rows);
-    shape.plan = make_view(scratch<int32_t>(size), DType::i32, 1, size, Memory::device);
-    plan_attention(shape, q.rows, k.rows);
+  ConstView plan = shape.plan;
+  if (plan.empty()) {
+    const View own = make_view(gpu.scratch<int32_t>(size), DType::i32, 1, size, Memory::device);
+    op::PlanAttention{.plan = own,
+                      .query_starts = shape.query_starts,
+                      .key_starts = shape.key_starts,
+                      .query_rows = q.rows,
+                      .key_rows = k.rows}
+        .run(gpu);
+    plan = own;
   }
-  require(shape.plan.size() == attention_plan_size(shape, q.rows), "a plan of {} numbers for attention that takes {}",
-          shape.plan.size(), attention_plan_size(shape, q.rows));
-  const auto* slots = reinterpret_cast<const Slot*>(data<int32_t>(shape.plan));
+  require(plan.size() == size, "a plan of {} numbers for attention that takes {}", plan.size(), size);
+  const auto* slots = reinterpret_cast<const Slot*>(data<int32_t>(plan));
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
-  return {.slots = slots + (tile == kForwardTile ? 0 : slots_of(kForwardTile, shape, q.rows)),
-          .slot_count = static_cast<int>(slots_of(tile, shape, q.rows)),
+  return {.slots = slots + (tile == kForwardTile ? 0 : slots_of(kForwardTile, shape.query_starts, q.rows)),
+          .slot_count = static_cast<int>(slots_of(tile, shape.query_starts, q.rows)),
           .heads = shape.heads,
           .width = static_cast<int>(width),
           .causal = shape.causal,

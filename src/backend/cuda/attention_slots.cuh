@@ -36,9 +36,13 @@ struct AttentionArguments {
 };
 
 // A plan holds the slots of the forward's tiles and then those of the backward's.
-inline int64_t slots_of(int tile, const AttentionShape& shape, int64_t query_rows) {
-  return query_rows / tile + shape.query_starts.cols;
+inline int64_t slots_of(int tile, const ConstView& query_starts, int64_t query_rows) {
+  return query_rows / tile + query_starts.cols;
 }
+
+// With a plan of its own if the shape has none. tile: the kernel's.
+AttentionArguments attention_arguments(CudaBackend& gpu, const AttentionShape& shape, int tile, const ConstView& q,
+                                       const ConstView& k);
 
 // (heads, slots), the latter in two dimensions.
 inline dim3 attention_blocks(const AttentionArguments& a) {

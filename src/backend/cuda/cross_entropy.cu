@@ -111,8 +111,7 @@ __global__ void add_totals_kernel(LossTotals* totals, const LossTotals* parts, i
 
 }  // namespace
 
-void CudaBackend::cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
-                                const StepState* state) {
+void op::CrossEntropy::run(CudaBackend& gpu) const {
   require(logits.dtype == DType::bf16 && labels.dtype == DType::i32,
           "cross_entropy on a GPU takes bf16 logits and i32 labels, not {} and {}", name_of(logits.dtype),
           name_of(labels.dtype));
@@ -129,12 +128,13 @@ void CudaBackend::cross_entropy(LossTotals* totals, const View& logits, const Vi
                             logits.cols > 1 ? eps / static_cast<double>(logits.cols - 1) : 0.0,
                             state};
   with_row_type(logits, [&]<class Row>() {
-    const int blocks = static_cast<int>(std::min<int64_t>(logits.rows, int64_t{processors_} * Row::kBlocks));
-    LossTotals* parts = scratch<LossTotals>(blocks);
+    const int blocks = static_cast<int>(std::min<int64_t>(logits.rows, int64_t{gpu.processors()} * Row::kBlocks));
+    LossTotals* parts = gpu.scratch<LossTotals>(blocks);
     check(cudaFuncSetAttribute(cross_entropy_kernel<Row>, cudaFuncAttributeMaxDynamicSharedMemorySize, Row::kRoom),
           "asking for shared memory");
-    launch("cross_entropy", cross_entropy_kernel<Row>, {blocks, Row::kThreads, Row::kRoom, stream_}, parts, arguments);
-    launch("add_totals", add_totals_kernel, {1, kWarp, 0, stream_}, totals, parts, blocks);
+    launch("cross_entropy", cross_entropy_kernel<Row>, {blocks, Row::kThreads, Row::kRoom, gpu.queue()}, parts,
+           arguments);
+    launch("add_totals", add_totals_kernel, {1, kWarp, 0, gpu.queue()}, totals, parts, blocks);
   });
 }
 

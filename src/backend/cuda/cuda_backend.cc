@@ -167,15 +167,22 @@ std::string CudaBackend::description() const {
                      static_cast<double>(properties.totalGlobalMem) / 1e9, properties.major, properties.minor);
 }
 
-int64_t CudaBackend::loss_rows() const { return 12544; }
-
-void CudaBackend::require_sizes(int64_t width, int64_t heads) const {
-  require(width <= cuda::kWidestNorm, "a model of width {} is too wide for a GPU: at most {} are possible", width,
-          cuda::kWidestNorm);
-  require(width / heads <= cuda::kWidestHead,
-          "{} heads of a model of width {} have {} columns each, and on a GPU at most {} are possible: give it more "
-          "heads (model.heads), or use device=cpu",
-          heads, width, width / heads, cuda::kWidestHead);
+DeviceTraits CudaBackend::traits() const {
+  return {.replays = true,
+          .f32 = false,
+          .bf16 = true,
+          .loss_rows = 12544,
+          .spare_logit_rows = cuda::kSpareRows,
+          .decode_sentences = 512,
+          // The host asks cuBLASLt for an algorithm for every new number of rows, which takes longer than a few more
+          // rows do.
+          .decode_rows_step = 64,
+          .widest = cuda::kWidestNorm,
+          .widest_head = cuda::kWidestHead,
+          .row_group = cuda::kPieceRows,
+          .most_groups = 65535,  // blocks of a grid's second dimension, in linear.cu
+          // The parts that EmbedBackward adds up, two for each group, fit the scratch memory.
+          .most_group_columns = static_cast<int64_t>(kScratchBytes / sizeof(float) / 2)};
 }
 
 Backend::MemorySizes CudaBackend::memory_sizes() const {

@@ -1,4 +1,5 @@
-// The arithmetic on an NVIDIA GPU: bf16 with f32 masters, one stream. Each op is defined in the file of its name.
+// The arithmetic on an NVIDIA GPU: bf16 with f32 masters, one stream. What an op does here is defined in the
+// file of its name.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,9 +11,10 @@
 namespace tandem {
 
 namespace cuda {
-struct AttentionArguments;
 constexpr int64_t kWidestHead = 128;   // columns of an attention head
 constexpr int64_t kWidestNorm = 8192;  // columns of a norm
+constexpr int64_t kSpareRows = 8;      // of logits, for ProjectedLoss
+constexpr int kPieceRows = 32;         // rows of an id that one warp of EmbedBackward adds up
 }  // namespace cuda
 
 class CudaBackend final : public Backend {
@@ -23,14 +25,7 @@ class CudaBackend final : public Backend {
   CudaBackend& operator=(const CudaBackend&) = delete;
 
   std::string description() const override;
-  bool fixed_shape() const override { return true; }
-  bool computes(DType type) const override { return type == DType::bf16; }
-  int64_t loss_rows() const override;
-  int64_t decode_sentences() const override { return 512; }
-  // The host asks cuBLASLt for an algorithm for every new number of rows, which takes longer than a few rows more do.
-  int64_t decode_rows(int64_t needed) const override { return (needed + 63) / 64 * 64; }
-  int64_t most_rows(int64_t width) const override;
-  void require_sizes(int64_t width, int64_t heads) const override;
+  DeviceTraits traits() const override;
   MemorySizes memory_sizes() const override;
 
   void wait() override;
@@ -46,56 +41,22 @@ class CudaBackend final : public Backend {
 
   Buffer allocate(size_t bytes) override;
   void upload(const View& to, const void* from) override;
-  void download(void* to, const View& from) override;
-  void copy(const View& to, const View& from) override;
-  void fill_zero(const View& to) override;
+  void download(void* to, const ConstView& from) override;
 
+  void run(const op::Any& op) override {
+    std::visit([this](const auto& one) { one.run(*this); }, op);
+  }
   void hold_sums(bool on) override { late_sums_->hold(on); }
-  void linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) override;
-  void linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
-                             bool accumulate) override;
-  void linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x, RowParts parts,
-                              bool accumulate) override;
-  void linear_backward_weights(std::span<const WeightGradient> gradients, RowParts parts, bool accumulate) override;
-
-  void embed(const View& x, const View& tokens, const View& position, const View& table, const View& positions,
-             float scale, const Dropout& dropout) override;
-  void embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
-                      const Dropout& dropout) override;
-  void add_rows(const View& table, const View& ids, const View& rows) override;
-
-  void residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
-                     const View& branch, const View& gamma, const View& beta, const Dropout& dropout) override;
-  void linear_residual_norm(const LinearResidualNorm& end) override;
-  void residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
-                              const View& dnormed, const View& dsum, const View& sum, const View& statistics,
-                              const View& gamma, const Dropout& dropout) override;
-
   int64_t attention_plan_size(const AttentionShape& shape, int64_t query_rows) const override;
-  void plan_attention(const AttentionShape& shape, int64_t query_rows, int64_t key_rows) override;
-  void attention(const View& out, const View& log_sums, const View& q, const View& k, const View& v,
-                 const AttentionShape& shape) override;
-  void attention_backward(const View& dq, const View& dk, const View& dv, const View& dout, const View& out,
-                          const View& log_sums, const View& q, const View& k, const View& v,
-                          const AttentionShape& shape) override;
 
-  void cross_entropy(LossTotals* totals, const View& logits, const View& labels, float smoothing,
-                     const StepState* state) override;
-  void projected_loss(const ProjectedLoss& loss) override;
-
-  void gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) override;
-  void sum_of_squares(const View& sum, const View& x) override;
-  void prepare_update(UpdateState* update, const View& sums, const UpdateSettings& settings) override;
-  void adam(const View& masters, const View& m, const View& v, const View& compute, const View& gradients,
-            const AdamSettings& settings, const StepState* state, const UpdateState* update) override;
-  void moving_average(const View& average, const View& masters, const UpdateState* update) override;
-
-  void attention_cached(const View& out, const View& q, const CachedKeys& cache, int heads) override;
-  void top_log_probabilities(const View& values, const View& ids, const View& logits) override;
-
- private:
+  // ---- for the ops
+  int processors() const { return processors_; }  // streaming multiprocessors
+  cudaStream_t queue() const { return stream_; }  // of all ops
+  cuda::Gemm& gemm() { return *gemm_; }
+  cuda::LateSums& late_sums() { return *late_sums_; }
   // Memory for what an op adds up in parts; the next op overwrites it. Fixed at construction, so that it may be asked
   // for while work is recorded.
+  size_t scratch_bytes() const { return scratch_.bytes(); }
   template <class T>
   T* scratch(int64_t count) {
     require(static_cast<size_t>(count) * sizeof(T) <= scratch_.bytes(), "an op wants {} bytes of scratch memory of {}",
@@ -103,13 +64,9 @@ class CudaBackend final : public Backend {
     return static_cast<T*>(scratch_.data());
   }
 
+ private:
   void require_code() const;
   static cudaError_t look_for_code(cudaFuncAttributes& found);  // of this program for the chosen GPU
-
-  // With a plan of its own where the shape has none. tile: the kernel's.
-  cuda::AttentionArguments attention_arguments(AttentionShape shape, int tile, const View& q, const View& k);
-  int squares_in_parts(double* parts, const View& x);
-  void sum_columns(const View& sums, const View& dy, bool accumulate);
 
   int device_;
   int processors_ = 0;                  // streaming multiprocessors

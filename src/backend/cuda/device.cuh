@@ -15,9 +15,14 @@ namespace tandem::cuda {
 using Bf16 = __nv_bfloat16;
 constexpr int kWarp = 32;
 
+// Null for an absent view.
 template <class T>
 T* data(const View& view) {
-  return static_cast<T*>(view.data);  // null for an absent view
+  return static_cast<T*>(view.data);
+}
+template <class T>
+const T* data(const ConstView& view) {
+  return static_cast<const T*>(view.data);
 }
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -90,7 +95,7 @@ __device__ void store8(Bf16* row, int64_t col, int64_t cols, const float (&from)
 }
 
 // Whether every row of the view begins at a multiple of 16 bytes and holds whole vectors of eight bf16.
-inline bool vectors_of_8(const View& view) {
+inline bool vectors_of_8(const ConstView& view) {
   return view.empty() ||
          (reinterpret_cast<uintptr_t>(view.data) % 16 == 0 && view.stride % 8 == 0 && view.cols % 8 == 0);
 }

@@ -51,8 +51,7 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(const Arguments a) {
 
 }  // namespace
 
-void CudaBackend::embed(const View& x, const View& tokens, const View& position, const View& table,
-                        const View& positions, float scale, const Dropout& dropout) {
+void op::Embed::run(CudaBackend& gpu) const {
   require(x.dtype == DType::bf16 && table.dtype == DType::bf16 && positions.dtype == DType::f32,
           "embed on a GPU takes a bf16 table and f32 positions, not {} and {}", name_of(table.dtype),
           name_of(positions.dtype));
@@ -74,7 +73,7 @@ void CudaBackend::embed(const View& x, const View& tokens, const View& position,
   const bool vectors = vectors_of_8(x) && vectors_of_8(table) && aligned_16(positions) && positions.stride % 4 == 0;
   const auto kernel = vectors ? embed_kernel<true> : embed_kernel<false>;
   const auto blocks = static_cast<unsigned>(divide_up(x.rows * kWarp, kThreads));
-  launch("embed", kernel, {blocks, kThreads, 0, stream_}, arguments);
+  launch("embed", kernel, {blocks, kThreads, 0, gpu.queue()}, arguments);
 }
 
 }  // namespace tandem

@@ -14,7 +14,7 @@ using namespace cuda;
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kColumns = 8 * kWarp;  // a warp's
-constexpr int kPiece = 32;           // rows of an id that one warp adds up
+constexpr int kPiece = kPieceRows;   // rows of an id that one warp adds up
 
 struct Arguments {
   float* dtable;
@@ -216,14 +216,7 @@ __global__ void __launch_bounds__(kThreads, 2) add_parts_kernel(const Arguments 
 
 }  // namespace
 
-// The parts that embed_backward adds up fit the scratch memory, and 65,535 blocks have 32 rows each in linear.cu.
-int64_t CudaBackend::most_rows(int64_t width) const {
-  constexpr int64_t kMostBlocks = 65535;
-  return std::min(static_cast<int64_t>(scratch_.bytes() / sizeof(float)) / (2 * width), kMostBlocks) * kPiece;
-}
-
-void CudaBackend::embed_backward(const View& dtable, const View& dx, const TokenOrder& order, float scale,
-                                 const Dropout& dropout) {
+void op::EmbedBackward::run(CudaBackend& gpu) const {
   require(dtable.dtype == DType::f32 && dx.dtype == DType::bf16,
           "embed_backward on a GPU takes bf16 rows and an f32 gradient, not {} and {}", name_of(dx.dtype),
           name_of(dtable.dtype));
@@ -232,7 +225,7 @@ void CudaBackend::embed_backward(const View& dtable, const View& dx, const Token
   }
   const int64_t pieces = divide_up(order.rows.cols, kPiece);
   const Arguments arguments{data<float>(dtable),
-                            scratch<float>(pieces * 2 * dx.cols),
+                            gpu.scratch<float>(pieces * 2 * dx.cols),
                             data<const Bf16>(dx),
                             data<const int32_t>(order.rows),
                             data<const int32_t>(order.ids),
@@ -248,9 +241,9 @@ void CudaBackend::embed_backward(const View& dtable, const View& dx, const Token
   const auto columns = static_cast<unsigned>(divide_up(dx.cols, kColumns));
   const dim3 blocks(static_cast<unsigned>(divide_up(2 * pieces + order.ids.cols, kWarps)), columns);
   launch("embed_backward", vectors ? embed_backward_kernel<true> : embed_backward_kernel<false>,
-         {blocks, kThreads, 0, stream_}, arguments);
+         {blocks, kThreads, 0, gpu.queue()}, arguments);
   const dim3 few(static_cast<unsigned>(divide_up(pieces, kWarps)), columns);
-  launch("add_parts", vectors ? add_parts_kernel<true> : add_parts_kernel<false>, {few, kThreads, 0, stream_},
+  launch("add_parts", vectors ? add_parts_kernel<true> : add_parts_kernel<false>, {few, kThreads, 0, gpu.queue()},
          arguments);
 }
 

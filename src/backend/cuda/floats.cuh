@@ -5,10 +5,10 @@
 
 namespace tandem::cuda {
 
-inline bool aligned_16(const View& view) { return reinterpret_cast<uintptr_t>(view.data) % 16 == 0; }
+inline bool aligned_16(const ConstView& view) { return reinterpret_cast<uintptr_t>(view.data) % 16 == 0; }
 
 // Whether a flat buffer can be read in vectors of four f32; absent ones do not stand in the way.
-inline bool vectors_of_4(const View& view) { return aligned_16(view) && view.size() % 4 == 0; }
+inline bool vectors_of_4(const ConstView& view) { return aligned_16(view) && view.size() % 4 == 0; }
 
 // Elements [i, i + 4) of n; kVector promises that all are there and that the address is a multiple of 16. Otherwise
 // absent elements read as 0 and are not written.

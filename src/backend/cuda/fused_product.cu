@@ -359,7 +359,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <class Epilogue>
-void run_product(const View& result, const View& a, const View& w, const Epilogue& epilogue, int processors,
+void run_product(const View& result, const ConstView& a, const ConstView& w, const Epilogue& epilogue, int processors,
                  cudaStream_t stream) {
   const auto kernel = fused_product_kernel<Epilogue>;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
@@ -379,14 +379,14 @@ void run_product(const View& result, const View& a, const View& w, const Epilogu
 
 }  // namespace
 
-bool fused_product_possible(const View& result, const View& a, const View& w, const View& gate) {
-  const auto fits = [](const View& view) { return vectors_of_8(view) && view.cols % kDepth == 0; };
+bool fused_product_possible(const View& result, const ConstView& a, const ConstView& w, const ConstView& gate) {
+  const auto fits = [](const ConstView& view) { return vectors_of_8(view) && view.cols % kDepth == 0; };
   const bool gate_fits = gate.empty() || (reinterpret_cast<uintptr_t>(gate.data) % 8 == 0 && gate.stride % 2 == 0);
   return has_body(fused_product_kernel<DropoutEpilogue>) && fits(result) && fits(a) && fits(w) && gate_fits &&
          result.rows < INT32_MAX / 2;
 }
 
-void fused_forward(const View& y, const View& x, const View& w, const View& bias, const View& gate,
+void fused_forward(const View& y, const ConstView& x, const ConstView& w, const ConstView& bias, const View& gate,
                    const DropoutArguments& dropout, int processors, cudaStream_t stream) {
   run_product(y, x, w,
               DropoutEpilogue{.y = data<Bf16>(y),
@@ -400,8 +400,8 @@ void fused_forward(const View& y, const View& x, const View& w, const View& bias
               processors, stream);
 }
 
-void fused_backward(const View& dx, const View& dy, const View& w, const View& gate, float scale, float* partial,
-                    int processors, cudaStream_t stream) {
+void fused_backward(const View& dx, const ConstView& dy, const ConstView& w, const ConstView& gate, float scale,
+                    float* partial, int processors, cudaStream_t stream) {
   run_product(dx, dy, w,
               GateEpilogue{.dx = data<Bf16>(dx),
                            .gate = data<uint8_t>(gate),
@@ -418,7 +418,7 @@ void fused_backward(const View& dx, const View& dy, const View& w, const View& g
 // columns from 512 26.9 and 30.8, from 1536 60.0 and 64.8; 1536 from 512 64.3 and 68.1. A step gains nothing by the
 // deeper and the wider ones. The clusters' last round of tiles has to be nearly full; with few rows plain_product.h is
 // faster and comes first.
-bool large_product_possible(const View& result, const View& a, const View& w, int processors) {
+bool large_product_possible(const View& result, const ConstView& a, const ConstView& w, int processors) {
   constexpr int64_t kMostCols = 1536, kMostDepth = 1536, kPercent = 85;
   const int64_t clusters = std::max(1, processors / kCluster);
   const int64_t tiles = divide_up(result.rows, kCluster * kTileRows) * divide_up(result.cols, kTileCols);
@@ -426,18 +426,18 @@ bool large_product_possible(const View& result, const View& a, const View& w, in
          tiles * 100 >= divide_up(tiles, clusters) * clusters * kPercent && fused_product_possible(result, a, w, {});
 }
 
-void large_forward(const View& y, const View& x, const View& w, int processors, cudaStream_t stream) {
+void large_forward(const View& y, const ConstView& x, const ConstView& w, int processors, cudaStream_t stream) {
   run_product(y, x, w, StoreEpilogue<false>{.result = map_of(y, kGroupRows), .cols = static_cast<int>(y.cols)},
               processors, stream);
 }
 
-void large_backward(const View& dx, const View& dy, const View& w, int processors, cudaStream_t stream) {
+void large_backward(const View& dx, const ConstView& dy, const ConstView& w, int processors, cudaStream_t stream) {
   run_product(dx, dy, w, StoreEpilogue<true>{.result = map_of(dx, kGroupRows), .cols = static_cast<int>(dx.cols)},
               processors, stream);
 }
 
-void fused_exponentials(const View& y, const View& x, const View& w, const ExponentialRows& rows, int processors,
-                        cudaStream_t stream) {
+void fused_exponentials(const View& y, const ConstView& x, const ConstView& w, const ExponentialRows& rows,
+                        int processors, cudaStream_t stream) {
   run_product(y, x, w,
               ExponentialEpilogue{.y = data<Bf16>(y),
                                   .y_stride = y.stride,

@@ -12,22 +12,22 @@ namespace tandem::cuda {
 
 // Whether result [rows, cols] = a times w, with a row of bits (i32, or empty) for each row, can be computed here: on
 // this GPU, with these sizes and addresses.
-bool fused_product_possible(const View& result, const View& a, const View& w, const View& gate);
+bool fused_product_possible(const View& result, const ConstView& a, const ConstView& w, const ConstView& gate);
 
 // y = dropout(relu(x w' + bias)); gate (or empty): a bit for each element, 1 where y is not 0.
-void fused_forward(const View& y, const View& x, const View& w, const View& bias, const View& gate,
+void fused_forward(const View& y, const ConstView& x, const ConstView& w, const ConstView& bias, const View& gate,
                    const DropoutArguments& dropout, int processors, cudaStream_t stream);
 
 // dx = (dy w) * gate * scale; partial (or null) [fused_parts(rows), cols] = the sums of dx over the rows of each part.
-void fused_backward(const View& dx, const View& dy, const View& w, const View& gate, float scale, float* partial,
-                    int processors, cudaStream_t stream);
+void fused_backward(const View& dx, const ConstView& dy, const ConstView& w, const ConstView& gate, float scale,
+                    float* partial, int processors, cudaStream_t stream);
 int64_t fused_parts(int64_t rows);
 
 // The same kernel without an epilogue: y = x w', dx = dy w. Its blocks are in place when the kernel before ends, which
 // those of cuBLASLt are not. Possible: also where it is the faster one.
-bool large_product_possible(const View& result, const View& a, const View& w, int processors);
-void large_forward(const View& y, const View& x, const View& w, int processors, cudaStream_t stream);
-void large_backward(const View& dx, const View& dy, const View& w, int processors, cudaStream_t stream);
+bool large_product_possible(const View& result, const ConstView& a, const ConstView& w, int processors);
+void large_forward(const View& y, const ConstView& x, const ConstView& w, int processors, cudaStream_t stream);
+void large_backward(const View& dx, const ConstView& dy, const ConstView& w, int processors, cudaStream_t stream);
 
 // Of each row of logits. Parts: of kExponentialCols columns, side by side in rows of [parts, rows].
 struct ExponentialRows {
@@ -43,7 +43,7 @@ constexpr int kExponentialCols = 256;
 constexpr int kMostExponent = 100;
 
 // y = e^(x w' - shift), 0 at the label; x w' is rounded to bf16 first.
-void fused_exponentials(const View& y, const View& x, const View& w, const ExponentialRows& rows, int processors,
-                        cudaStream_t stream);
+void fused_exponentials(const View& y, const ConstView& x, const ConstView& w, const ExponentialRows& rows,
+                        int processors, cudaStream_t stream);
 
 }  // namespace tandem::cuda

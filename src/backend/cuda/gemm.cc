@@ -19,7 +19,7 @@ constexpr int kFewProposals = 8;  // where not all will do
 constexpr int64_t kSplitUnit = 64;
 constexpr size_t kCacheBytes = size_t{160} << 20;  // more than any GPU's L2 cache
 
-cudaDataType_t type_of(const View& view) {
+cudaDataType_t type_of(const ConstView& view) {
   require(view.dtype == DType::bf16 || view.dtype == DType::f32, "a matrix product of {} on the GPU",
           name_of(view.dtype));
   return view.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -43,10 +43,10 @@ void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribut
   check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "describing a matrix product");
 }
 
-int64_t stride_of(const View& view) { return view.rows > 1 ? view.stride : std::max(view.stride, view.cols); }
+int64_t stride_of(const ConstView& view) { return view.rows > 1 ? view.stride : std::max(view.stride, view.cols); }
 
 // The power of two, up to 16, that all rows of the view begin at a multiple of.
-int alignment_of(const View& view) {
+int alignment_of(const ConstView& view) {
   const auto bits =
       reinterpret_cast<uintptr_t>(view.data) | (static_cast<uintptr_t>(stride_of(view)) * size_of(view.dtype));
   return std::min(16, 1 << std::countr_zero(bits | 16));
@@ -136,7 +136,7 @@ Gemm::Plan Gemm::make_plan(const GemmKey& key, const GemmCall& call) {
     set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_16BF);
   }
   set_pointers(plan.operation, call);
-  const auto layout = [](cublasLtMatrixLayout_t& made, const View& view) {
+  const auto layout = [](cublasLtMatrixLayout_t& made, const ConstView& view) {
     check(cublasLtMatrixLayoutCreate(&made, type_of(view), static_cast<uint64_t>(view.cols),
                                      static_cast<uint64_t>(view.rows), stride_of(view)),
           "describing a matrix");

@@ -17,13 +17,14 @@ enum class GemmEpilogue : uint8_t { none, bias, relu, relu_bias };
 
 // c = epilogue(alpha * op(a) op(b) + beta * c)
 struct GemmCall {
-  View c, a, b;  // row-major; a and b in bf16, c in bf16 or f32
+  View c;          // row-major, in bf16 or f32
+  ConstView a, b;  // row-major, in bf16
   bool transpose_a = false;
   bool transpose_b = false;
   float alpha = 1;
   float beta = 0;
   GemmEpilogue epilogue = GemmEpilogue::none;
-  View bias;  // bf16 [1, c.cols]
+  ConstView bias;  // bf16 [1, c.cols]
 };
 
 // Shape and layout: what an algorithm depends on.

@@ -79,36 +79,37 @@ __global__ void __launch_bounds__(kFlatThreads)
   *update = result;
 }
 
-}  // namespace
-
 // parts[0..returned) = sums of squares of x's elements.
-int CudaBackend::squares_in_parts(double* parts, const View& x) {
+int squares_in_parts(double* parts, const ConstView& x, CudaBackend& gpu) {
   require(x.dtype == DType::f32, "a sum of squares on a GPU takes f32, not {}", name_of(x.dtype));
   const int64_t n = x.size();
   if (n == 0) {
     return 0;
   }
-  const int blocks = flat_blocks(n, processors_);
+  const int blocks = flat_blocks(n, gpu.processors());
   const auto kernel = vectors_of_4(x) ? squares_kernel<true> : squares_kernel<false>;
-  launch("squares", kernel, {blocks, kFlatThreads, 0, stream_}, parts, data<const float>(x), n);
+  launch("squares", kernel, {blocks, kFlatThreads, 0, gpu.queue()}, parts, data<const float>(x), n);
   return blocks;
 }
 
-void CudaBackend::sum_of_squares(const View& sum, const View& x) {
-  double* parts = scratch<double>(flat_blocks(x.size(), processors_));
-  const int count = squares_in_parts(parts, x);
-  launch("add_parts", add_parts_kernel, {1, kFlatThreads, 0, stream_}, data<double>(sum), parts, count);
+}  // namespace
+
+void op::SumOfSquares::run(CudaBackend& gpu) const {
+  double* parts = gpu.scratch<double>(flat_blocks(x.size(), gpu.processors()));
+  const int count = squares_in_parts(parts, x, gpu);
+  launch("add_parts", add_parts_kernel, {1, kFlatThreads, 0, gpu.queue()}, data<double>(sum), parts, count);
 }
 
-void CudaBackend::prepare_update(UpdateState* update, const View& sums, const UpdateSettings& settings) {
-  launch("write_update", write_update_kernel, {1, kFlatThreads, 0, stream_}, update, data<const double>(sums),
+void op::PrepareUpdate::run(CudaBackend& gpu) const {
+  launch("write_update", write_update_kernel, {1, kFlatThreads, 0, gpu.queue()}, update, data<const double>(sums),
          sums.size(), settings);
 }
 
-void CudaBackend::gradient_norm(UpdateState* update, const View& gradients, const UpdateSettings& settings) {
-  double* parts = scratch<double>(flat_blocks(gradients.size(), processors_));
-  const int count = squares_in_parts(parts, gradients);
-  launch("write_update", write_update_kernel, {1, kFlatThreads, 0, stream_}, update, parts, int64_t{count}, settings);
+void op::GradientNorm::run(CudaBackend& gpu) const {
+  double* parts = gpu.scratch<double>(flat_blocks(gradients.size(), gpu.processors()));
+  const int count = squares_in_parts(parts, gradients, gpu);
+  launch("write_update", write_update_kernel, {1, kFlatThreads, 0, gpu.queue()}, update, parts, int64_t{count},
+         settings);
 }
 
 }  // namespace tandem

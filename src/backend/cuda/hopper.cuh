@@ -20,14 +20,14 @@ inline decltype(&cuTensorMapEncodeTiled) find_map_encoder() {
 }
 
 // How the copy engine sees a matrix: in boxes of `rows` rows and 64 columns.
-inline CUtensorMap map_of(const View& view, int rows) {
+inline CUtensorMap map_of(const ConstView& view, int rows) {
   static const auto encode = find_map_encoder();
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(view.cols), static_cast<cuuint64_t>(view.rows)};
   const cuuint64_t stride = static_cast<cuuint64_t>(view.stride) * sizeof(Bf16);
   const cuuint32_t box[] = {64, static_cast<cuuint32_t>(rows)}, steps[] = {1, 1};
   CUtensorMap map;
-  const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, view.data, sizes, &stride, box, steps,
-                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+  const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(view.data), sizes,
+                                 &stride, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   require(status == CUDA_SUCCESS, "the GPU's driver does not take a matrix of {} x {}, stride {}: error {}", view.rows,
           view.cols, view.stride, static_cast<int>(status));

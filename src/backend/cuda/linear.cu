@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) activate_kernel(const ActivateA
   }
 }
 
-void launch_activate(Activation activation, const View& y, const View& x, const View& gate, const Dropout& dropout,
+void launch_activate(Activation activation, const View& y, const ConstView& x, const View& gate, const Dropout& dropout,
                      cudaStream_t stream) {
   const ActivateArguments arguments{.y = data<Bf16>(y),
                                     .x = data<Bf16>(x),
@@ -101,37 +101,37 @@ GemmEpilogue gemm_epilogue(bool bias, bool relu) {
 
 }  // namespace
 
-void CudaBackend::linear(const View& y, const View& x, const View& w, const Epilogue& epilogue) {
+void op::Linear::run(CudaBackend& gpu) const {
   require(y.dtype == DType::bf16, "the GPU computes in bf16, not in {}", name_of(y.dtype));
   if (y.size() == 0) {
     return;
   }
-  const bool curved = epilogue.activation == Activation::gelu || epilogue.activation == Activation::swish;
-  const View product = curved && !epilogue.pre.empty() ? epilogue.pre : y;
-  const View gate = epilogue.activation == Activation::relu ? epilogue.gate : View{};
-  const bool pass = curved || DropoutArguments(epilogue.dropout).on() || !gate.empty();
-  if (pass && epilogue.activation == Activation::relu && !epilogue.bias.empty() && vectors_of_8(epilogue.bias) &&
-      fused_product_possible(y, x, w, gate)) {
-    fused_forward(y, x, w, epilogue.bias, gate, DropoutArguments(epilogue.dropout), processors_, stream_);
+  const bool curved = activation == Activation::gelu || activation == Activation::swish;
+  const View product = curved && !pre.empty() ? pre : y;
+  const View bits = activation == Activation::relu ? gate : View{};
+  const bool pass = curved || DropoutArguments(dropout).on() || !bits.empty();
+  if (pass && activation == Activation::relu && !bias.empty() && vectors_of_8(bias) &&
+      fused_product_possible(y, x, w, bits)) {
+    fused_forward(y, x, w, bias, bits, DropoutArguments(dropout), gpu.processors(), gpu.queue());
     return;
   }
-  const bool plain = !pass && epilogue.activation == Activation::none;
+  const bool plain = !pass && activation == Activation::none;
   if (plain && plain_product_possible(y, x, w)) {
-    plain_forward(y, x, w, epilogue.bias, processors_, stream_);
+    plain_forward(y, x, w, bias, gpu.processors(), gpu.queue());
     return;
   }
-  if (plain && epilogue.bias.empty() && large_product_possible(y, x, w, processors_)) {
-    large_forward(y, x, w, processors_, stream_);
+  if (plain && bias.empty() && large_product_possible(y, x, w, gpu.processors())) {
+    large_forward(y, x, w, gpu.processors(), gpu.queue());
     return;
   }
-  gemm_->run({.c = product,
-              .a = x,
-              .b = w,
-              .transpose_b = true,
-              .epilogue = gemm_epilogue(!epilogue.bias.empty(), epilogue.activation == Activation::relu),
-              .bias = epilogue.bias});
+  gpu.gemm().run({.c = product,
+                  .a = x,
+                  .b = w,
+                  .transpose_b = true,
+                  .epilogue = gemm_epilogue(!bias.empty(), activation == Activation::relu),
+                  .bias = bias});
   if (pass) {
-    launch_activate(curved ? epilogue.activation : Activation::none, y, product, gate, epilogue.dropout, stream_);
+    launch_activate(curved ? activation : Activation::none, y, product, bits, dropout, gpu.queue());
   }
 }
 

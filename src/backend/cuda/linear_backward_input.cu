@@ -87,60 +87,59 @@ __global__ void __launch_bounds__(kSumThreads) mask_gradient_kernel(const MaskAr
 
 }  // namespace
 
-void CudaBackend::linear_backward_input(const View& dx, const View& dy, const View& w, const BackwardEpilogue& epilogue,
-                                        bool accumulate) {
+void op::LinearBackwardInput::run(CudaBackend& gpu) const {
   require(dx.dtype == DType::bf16, "the GPU computes in bf16, not in {}", name_of(dx.dtype));
   if (dx.size() == 0) {
-    if (!epilogue.accumulate_sums) {
-      fill_zero(epilogue.column_sums);
+    if (!accumulate_sums) {
+      gpu.fill_zero(column_sums);
     }
     return;
   }
-  const DropoutArguments dropout(epilogue.dropout);
-  const bool masked = epilogue.activation != Activation::none || dropout.on();
-  const bool sums = !epilogue.column_sums.empty();
+  const DropoutArguments drop(dropout);
+  const bool masked = activation != Activation::none || drop.on();
+  const bool sums = !column_sums.empty();
   require(!(masked && accumulate), "a masked gradient is written, not added to");
-  const View gate = epilogue.activation == Activation::relu ? epilogue.gate : View{};
+  const ConstView bits = activation == Activation::relu ? gate : ConstView{};
   const int64_t fused_sums = sums ? fused_parts(dx.rows) * dx.cols : 0;
-  if (!gate.empty() && late_sums_->fits(fused_sums) && fused_product_possible(dx, dy, w, gate)) {
-    float* partial = sums ? late_sums_->room(fused_sums) : nullptr;
-    fused_backward(dx, dy, w, gate, dropout.scale, partial, processors_, stream_);
+  if (!bits.empty() && gpu.late_sums().fits(fused_sums) && fused_product_possible(dx, dy, w, bits)) {
+    float* partial = sums ? gpu.late_sums().room(fused_sums) : nullptr;
+    fused_backward(dx, dy, w, bits, drop.scale, partial, gpu.processors(), gpu.queue());
     if (sums) {
-      late_sums_->add(sums_of(epilogue.column_sums, epilogue.accumulate_sums), partial, fused_parts(dx.rows));
+      gpu.late_sums().add(sums_of(column_sums, accumulate_sums), partial, fused_parts(dx.rows));
     }
     return;
   }
   if (plain_product_possible(dx, dy, w)) {
-    plain_backward(dx, dy, w, accumulate, processors_, stream_);
-  } else if (!accumulate && large_product_possible(dx, dy, w, processors_)) {
-    large_backward(dx, dy, w, processors_, stream_);
+    plain_backward(dx, dy, w, accumulate, gpu.processors(), gpu.queue());
+  } else if (!accumulate && large_product_possible(dx, dy, w, gpu.processors())) {
+    large_backward(dx, dy, w, gpu.processors(), gpu.queue());
   } else {
-    gemm_->run({.c = dx, .a = dy, .b = w, .beta = accumulate ? 1.0F : 0.0F});
+    gpu.gemm().run({.c = dx, .a = dy, .b = w, .beta = accumulate ? 1.0F : 0.0F});
   }
   if (!masked && !sums) {
     return;
   }
   const int64_t column_blocks = divide_up(dx.cols, kSumColumns);
-  const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dx.rows, 32), 8 * processors_ / column_blocks));
-  float* partial = sums ? late_sums_->room(parts * dx.cols) : nullptr;
+  const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dx.rows, 32), 8 * gpu.processors() / column_blocks));
+  float* partial = sums ? gpu.late_sums().room(parts * dx.cols) : nullptr;
   const MaskArguments arguments{.dx = data<Bf16>(dx),
-                                .saved = data<Bf16>(epilogue.saved),
-                                .gate = data<uint8_t>(gate),
+                                .saved = data<Bf16>(saved),
+                                .gate = data<uint8_t>(bits),
                                 .partial = partial,
                                 .dx_stride = dx.stride,
-                                .saved_stride = epilogue.saved.stride,
-                                .gate_stride = gate.stride * 4,
+                                .saved_stride = saved.stride,
+                                .gate_stride = bits.stride * 4,
                                 .rows = dx.rows,
                                 .cols = dx.cols,
-                                .dropout = dropout};
-  const bool vectors = vectors_of_8(dx) && (!gate.empty() || vectors_of_8(epilogue.saved));
+                                .dropout = drop};
+  const bool vectors = vectors_of_8(dx) && (!bits.empty() || vectors_of_8(saved));
   const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
-  with_activation(epilogue.activation, [&]<Activation kActivation>() {
+  with_activation(activation, [&]<Activation kActivation>() {
     const auto kernel = vectors ? mask_gradient_kernel<kActivation, true> : mask_gradient_kernel<kActivation, false>;
-    launch("mask_gradient_kernel", kernel, {grid, kSumThreads, 0, stream_}, arguments);
+    launch("mask_gradient_kernel", kernel, {grid, kSumThreads, 0, gpu.queue()}, arguments);
   });
   if (sums) {
-    late_sums_->add(sums_of(epilogue.column_sums, epilogue.accumulate_sums), partial, parts);
+    gpu.late_sums().add(sums_of(column_sums, accumulate_sums), partial, parts);
   }
 }
 

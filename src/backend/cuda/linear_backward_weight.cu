@@ -32,50 +32,43 @@ __global__ void __launch_bounds__(kSumThreads)
   write_block_sums(partial + blockIdx.y * cols, sums, first_col, cols);
 }
 
-}  // namespace
-
-void CudaBackend::linear_backward_weight(const View& dw, const View& dbias, const View& dy, const View& x,
-                                         RowParts parts, bool accumulate) {
-  const WeightGradient gradient{dw, dbias, dy, x};
-  linear_backward_weights(std::span(&gradient, 1), parts, accumulate);
-}
-
-void CudaBackend::linear_backward_weights(std::span<const WeightGradient> gradients, RowParts /*parts*/,
-                                          bool accumulate) {
-  for (const auto& [dw, dbias, dy, x] : gradients) {
-    require(dw.dtype == DType::f32, "the GPU keeps parameter gradients in f32, not in {}", name_of(dw.dtype));
-    if (dw.size() > 0 && !dbias.empty()) {  // first, while dy may still be in the cache
-      sum_columns(dbias, dy, accumulate);
-    }
-  }
-  if (weight_gradients_possible(gradients, processors_)) {
-    weight_gradients(gradients, accumulate, processors_, stream_);
-    return;
-  }
-  for (const auto& [dw, dbias, dy, x] : gradients) {
-    if (dy.rows > 0) {
-      gemm_->run({.c = dw, .a = dy, .b = x, .transpose_a = true, .beta = accumulate ? 1.0F : 0.0F});
-    } else if (!accumulate) {
-      fill_zero(dw);
-    }
-  }
-}
-
-void CudaBackend::sum_columns(const View& sums, const View& dy, bool accumulate) {
+void sum_columns(const View& sums, const ConstView& dy, bool accumulate, CudaBackend& gpu) {
   if (dy.rows == 0) {
     if (!accumulate) {
-      fill_zero(sums);
+      gpu.fill_zero(sums);
     }
     return;
   }
   const int64_t column_blocks = divide_up(dy.cols, kSumColumns);
-  const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dy.rows, 64), 8 * processors_ / column_blocks));
-  float* partial = late_sums_->room(parts * dy.cols);
+  const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dy.rows, 64), 8 * gpu.processors() / column_blocks));
+  float* partial = gpu.late_sums().room(parts * dy.cols);
   const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
   const auto kernel = vectors_of_8(dy) ? column_sums_kernel<true> : column_sums_kernel<false>;
-  launch("column_sums_kernel", kernel, {grid, kSumThreads, 0, stream_}, partial, data<Bf16>(dy), dy.stride, dy.rows,
+  launch("column_sums_kernel", kernel, {grid, kSumThreads, 0, gpu.queue()}, partial, data<Bf16>(dy), dy.stride, dy.rows,
          dy.cols);
-  late_sums_->add(sums_of(sums, accumulate), partial, parts);
+  gpu.late_sums().add(sums_of(sums, accumulate), partial, parts);
+}
+
+}  // namespace
+
+void op::LinearBackwardWeights::run(CudaBackend& gpu) const {
+  for (const auto& [dw, dbias, dy, x] : gradients) {
+    require(dw.dtype == DType::f32, "the GPU keeps parameter gradients in f32, not in {}", name_of(dw.dtype));
+    if (dw.size() > 0 && !dbias.empty()) {  // first, while dy may still be in the cache
+      sum_columns(dbias, dy, accumulate, gpu);
+    }
+  }
+  if (weight_gradients_possible(gradients, gpu.processors())) {
+    weight_gradients(gradients, accumulate, gpu.processors(), gpu.queue());
+    return;
+  }
+  for (const auto& [dw, dbias, dy, x] : gradients) {
+    if (dy.rows > 0) {
+      gpu.gemm().run({.c = dw, .a = dy, .b = x, .transpose_a = true, .beta = accumulate ? 1.0F : 0.0F});
+    } else if (!accumulate) {
+      gpu.fill_zero(dw);
+    }
+  }
 }
 
 }  // namespace tandem

@@ -3,11 +3,11 @@
 
 namespace tandem {
 
-void CudaBackend::linear_residual_norm(const LinearResidualNorm& end) {
-  if (cuda::product_norm_possible(end, processors_)) {
-    cuda::product_norm(end, processors_, stream_);
+void op::LinearResidualNorm::run(CudaBackend& gpu) const {
+  if (cuda::product_norm_possible(*this, gpu.processors())) {
+    cuda::product_norm(*this, gpu.processors(), gpu.queue());
   } else {
-    Backend::linear_residual_norm(end);
+    run_in_parts(gpu);
   }
 }
 

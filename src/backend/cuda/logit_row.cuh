@@ -177,7 +177,7 @@ class StreamedRow {
 
 // body.operator()<Row>() with the type that fits these logits.
 template <class Body>
-void with_row_type(const View& logits, const Body& body) {
+void with_row_type(const ConstView& logits, const Body& body) {
   const bool vectors = vectors_of_8(logits);
   if (vectors && logits.cols <= HeldRow<512, 1, 3>::kMostCols) {
     body.template operator()<HeldRow<512, 1, 3>>();

@@ -10,8 +10,6 @@ namespace {
 
 using namespace cuda;
 
-size_t bytes_of(const View& view) { return static_cast<size_t>(view.size()) * size_of(view.dtype); }
-
 __device__ float widen(float value) { return value; }
 __device__ float widen(Bf16 value) { return __bfloat162float(value); }
 __device__ void narrow(float& to, float value) { to = value; }
@@ -28,7 +26,7 @@ __global__ void convert_kernel(To* to, int64_t to_stride, const From* from, int6
 }
 
 template <class To, class From>
-void convert(const View& to, const View& from, cudaStream_t stream) {
+void convert(const View& to, const ConstView& from, cudaStream_t stream) {
   constexpr int kThreads = 256;
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(divide_up(to.size(), kThreads), 1 << 16));
   launch("convert_kernel", convert_kernel<To, From>, {blocks, kThreads, 0, stream}, data<To>(to), to.stride,
@@ -52,51 +50,51 @@ Buffer CudaBackend::allocate(size_t bytes) {
 }
 
 void CudaBackend::upload(const View& to, const void* from) {
-  if (bytes_of(to) > 0) {
-    check(cudaMemcpyAsync(to.data, from, bytes_of(to), cudaMemcpyHostToDevice, stream_), "copying to the GPU");
+  if (to.bytes() > 0) {
+    check(cudaMemcpyAsync(to.data, from, to.bytes(), cudaMemcpyHostToDevice, stream_), "copying to the GPU");
   }
 }
 
-void CudaBackend::download(void* to, const View& from) {
-  if (bytes_of(from) > 0) {
-    check(cudaMemcpyAsync(to, from.data, bytes_of(from), cudaMemcpyDeviceToHost, stream_), "copying from the GPU");
+void CudaBackend::download(void* to, const ConstView& from) {
+  if (from.bytes() > 0) {
+    check(cudaMemcpyAsync(to, from.data, from.bytes(), cudaMemcpyDeviceToHost, stream_), "copying from the GPU");
   }
   wait();
 }
 
-void CudaBackend::copy(const View& to, const View& from) {
+void op::Copy::run(CudaBackend& gpu) const {
   if (to.size() == 0) {
     return;
   }
   if (to.dtype == from.dtype && to.contiguous() && from.contiguous()) {
-    check(cudaMemcpyAsync(to.data, from.data, bytes_of(to), cudaMemcpyDeviceToDevice, stream_), "copying on the GPU");
+    check(cudaMemcpyAsync(to.data, from.data, to.bytes(), cudaMemcpyDeviceToDevice, gpu.queue()), "copying on the GPU");
   } else if (to.dtype == from.dtype) {
     const size_t width = size_of(to.dtype);
-    const auto pitch = [width](const View& view) {
+    const auto pitch = [width](const ConstView& view) {
       return static_cast<size_t>(view.rows > 1 ? view.stride : view.cols) * width;
     };
     check(cudaMemcpy2DAsync(to.data, pitch(to), from.data, pitch(from), static_cast<size_t>(to.cols) * width,
-                            static_cast<size_t>(to.rows), cudaMemcpyDeviceToDevice, stream_),
+                            static_cast<size_t>(to.rows), cudaMemcpyDeviceToDevice, gpu.queue()),
           "copying on the GPU");
   } else if (to.dtype == DType::bf16 && from.dtype == DType::f32) {
-    convert<Bf16, float>(to, from, stream_);
+    convert<Bf16, float>(to, from, gpu.queue());
   } else if (to.dtype == DType::f32 && from.dtype == DType::bf16) {
-    convert<float, Bf16>(to, from, stream_);
+    convert<float, Bf16>(to, from, gpu.queue());
   } else {
     fail("the GPU cannot convert {} to {}", name_of(from.dtype), name_of(to.dtype));
   }
 }
 
-void CudaBackend::fill_zero(const View& to) {
+void op::FillZero::run(CudaBackend& gpu) const {
   if (to.size() == 0) {
     return;
   }
   const size_t width = size_of(to.dtype);
   if (to.contiguous()) {
-    check(cudaMemsetAsync(to.data, 0, bytes_of(to), stream_), "clearing memory");
+    check(cudaMemsetAsync(to.data, 0, to.bytes(), gpu.queue()), "clearing memory");
   } else {
     check(cudaMemset2DAsync(to.data, static_cast<size_t>(to.stride) * width, 0, static_cast<size_t>(to.cols) * width,
-                            static_cast<size_t>(to.rows), stream_),
+                            static_cast<size_t>(to.rows), gpu.queue()),
           "clearing memory");
   }
 }

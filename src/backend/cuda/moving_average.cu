@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kFlatThreads, kFlatBlocks)
 
 }  // namespace
 
-void CudaBackend::moving_average(const View& average, const View& masters, const UpdateState* update) {
+void op::MovingAverage::run(CudaBackend& gpu) const {
   require(average.dtype == DType::f32 && masters.dtype == DType::f32,
           "moving_average on a GPU takes f32 weights, not {} and {}", name_of(average.dtype), name_of(masters.dtype));
   const int64_t n = masters.size();
@@ -37,8 +37,8 @@ void CudaBackend::moving_average(const View& average, const View& masters, const
   }
   const bool vectors = vectors_of_4(average) && vectors_of_4(masters);
   const auto kernel = vectors ? moving_average_kernel<true> : moving_average_kernel<false>;
-  launch("moving_average", kernel, {flat_blocks(n, processors_), kFlatThreads, 0, stream_}, data<float>(average),
-         data<const float>(masters), n, update);
+  launch("moving_average", kernel, {flat_blocks(n, gpu.processors()), kFlatThreads, 0, gpu.queue()},
+         data<float>(average), data<const float>(masters), n, update);
 }
 
 }  // namespace tandem

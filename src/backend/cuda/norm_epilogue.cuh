@@ -258,7 +258,7 @@ struct Finisher {
     float rstd[kRows], offset[kRows];
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      rstd[i] = rsqrtf(all[i].squares * a.share + 1e-6F);
+      rstd[i] = rsqrtf(all[i].squares * a.share + static_cast<float>(kNormEpsilon));
       offset[i] = -all[i].mean * rstd[i];
       store_8(a.statistics + (row + 4 * i) * a.statistics_stride, all[i].mean, rstd[i],
               rank == 0 && lane % 8 == i && row + 4 * i < a.rows);

@@ -160,7 +160,7 @@ void with_norm_row(int64_t cols, bool vectors, const Body& body) {
 }
 
 // In a norm's kernels the number of an element of a matrix has 32 bits.
-inline uint32_t stride_of(const View& view) {
+inline uint32_t stride_of(const ConstView& view) {
   require(view.rows * view.stride <= int64_t{UINT32_MAX},
           "a norm over {} rows, {} elements apart; on a GPU their product is less than 2^32", view.rows, view.stride);
   return static_cast<uint32_t>(view.stride);

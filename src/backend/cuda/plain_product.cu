@@ -254,7 +254,8 @@ int64_t rounds(const View& y, int rows, int processors) {
 }
 
 template <int kRows, bool kTransposedW, bool kAccumulate>
-void run_tiles(const View& y, const View& x, const View& w, const View& bias, int processors, cudaStream_t stream) {
+void run_tiles(const View& y, const ConstView& x, const ConstView& w, const ConstView& bias, int processors,
+               cudaStream_t stream) {
   const auto kernel = plain_product_kernel<kRows, kTransposedW, kAccumulate>;
   constexpr size_t kShared = Sizes<kRows>::kSharedBytes;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared), "asking for shared memory");
@@ -268,7 +269,8 @@ void run_tiles(const View& y, const View& x, const View& w, const View& bias, in
 }
 
 template <bool kTransposedW, bool kAccumulate>
-void run(const View& y, const View& x, const View& w, const View& bias, int processors, cudaStream_t stream) {
+void run(const View& y, const ConstView& x, const ConstView& w, const ConstView& bias, int processors,
+         cudaStream_t stream) {
   if (128 * rounds(y, 128, processors) <= 192 * rounds(y, 192, processors)) {
     run_tiles<128, kTransposedW, kAccumulate>(y, x, w, bias, processors, stream);
   } else {
@@ -282,7 +284,7 @@ void run(const View& y, const View& x, const View& w, const View& bias, int proc
 // columns from 512 7.5 and 8.9; 1536 from 512 13.3 and 15.4; 512 from 2048 with bias 18.0 and 19.3; added to dx, 512
 // from 1536 14.7 and 16.5, from 2048 18.4 and 19.7. At 6,144 rows 0.9 to 1.9 less than there, at 2,048 up to 0.4. Each
 // further 64 of the inner dimension takes 0.05 more than there.
-bool plain_product_possible(const View& result, const View& a, const View& w) {
+bool plain_product_possible(const View& result, const ConstView& a, const ConstView& w) {
   constexpr int64_t kFewestTiles = 64, kMostRows = 6336, kMostCols = 1536, kMostDepth = 2048;
   const int64_t tiles = divide_up(result.rows, 128) * column_tiles(result);
   return vectors_of_8(result) && vectors_of_8(a) && vectors_of_8(w) && tiles >= kFewestTiles &&
@@ -290,11 +292,12 @@ bool plain_product_possible(const View& result, const View& a, const View& w) {
          has_body(plain_product_kernel<128, false, false>);
 }
 
-void plain_forward(const View& y, const View& x, const View& w, const View& bias, int processors, cudaStream_t stream) {
+void plain_forward(const View& y, const ConstView& x, const ConstView& w, const ConstView& bias, int processors,
+                   cudaStream_t stream) {
   run<false, false>(y, x, w, bias, processors, stream);
 }
 
-void plain_backward(const View& dx, const View& dy, const View& w, bool accumulate, int processors,
+void plain_backward(const View& dx, const ConstView& dy, const ConstView& w, bool accumulate, int processors,
                     cudaStream_t stream) {
   const auto chosen = accumulate ? run<true, true> : run<true, false>;
   chosen(dx, dy, w, {}, processors, stream);

@@ -10,13 +10,14 @@ namespace tandem::cuda {
 
 // Whether result [rows, cols], from factors a and w, is computed here: on this GPU, with these sizes and addresses, and
 // in less time than by cuBLASLt.
-bool plain_product_possible(const View& result, const View& a, const View& w);
+bool plain_product_possible(const View& result, const ConstView& a, const ConstView& w);
 
 // y = x w' + bias (or empty)
-void plain_forward(const View& y, const View& x, const View& w, const View& bias, int processors, cudaStream_t stream);
+void plain_forward(const View& y, const ConstView& x, const ConstView& w, const ConstView& bias, int processors,
+                   cudaStream_t stream);
 
 // dx = dy w, or added to dx: the sum is rounded to bf16 once.
-void plain_backward(const View& dx, const View& dy, const View& w, bool accumulate, int processors,
+void plain_backward(const View& dx, const ConstView& dy, const ConstView& w, bool accumulate, int processors,
                     cudaStream_t stream);
 
 }  // namespace tandem::cuda

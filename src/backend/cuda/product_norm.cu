@@ -275,7 +275,7 @@ int clusters_at_once(int processors) {
 }
 
 template <int kCluster>
-void run(const LinearResidualNorm& p, int processors, cudaStream_t stream) {
+void run(const op::LinearResidualNorm& p, int processors, cudaStream_t stream) {
   const auto kernel = product_norm_kernel<kCluster>;
   const Shape shape{.tiles = static_cast<int>(divide_up(p.normed.rows, kTileRows)),
                     .steps = static_cast<int>(p.x.cols / kDepth)};
@@ -305,7 +305,7 @@ void run(const LinearResidualNorm& p, int processors, cudaStream_t stream) {
 // residual_norm behind it (H200 at 700 W, sustained): 25,024 rows of 512 from 512 39 and 50, from 2048 92 and 105;
 // 12,512 rows 21 and 25, 55 and 51 (a second round with half of the clusters idle); 8,000 rows 12 and 15.5, 29.5 and
 // 32.7; 25,024 rows of 1024 from 1024 115 and 141, from 4096 357 and 345.
-bool product_norm_possible(const LinearResidualNorm& p, int processors) {
+bool product_norm_possible(const op::LinearResidualNorm& p, int processors) {
   const DropoutArguments dropout(p.dropout);
   const bool drops = !dropout.on() || quick_keep_possible(dropout.threshold);
   const bool pairs = reinterpret_cast<uintptr_t>(p.statistics.data) % 8 == 0 && p.statistics.stride % 2 == 0;
@@ -324,7 +324,7 @@ bool product_norm_possible(const LinearResidualNorm& p, int processors) {
   return tiles * 100 >= rounds * clusters * (depth <= 512 && rounds > 1 ? 72 : 90) && tiles > 0 && clusters > 0;
 }
 
-void product_norm(const LinearResidualNorm& p, int processors, cudaStream_t stream) {
+void product_norm(const op::LinearResidualNorm& p, int processors, cudaStream_t stream) {
   const auto chosen = p.normed.cols == 2 * kTileCols ? run<2> : run<4>;
   chosen(p, processors, stream);
 }

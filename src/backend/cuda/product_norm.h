@@ -9,8 +9,8 @@
 namespace tandem::cuda {
 
 // Whether it is computed here: on this GPU, with these sizes and addresses, and in less time than one after the other.
-bool product_norm_possible(const LinearResidualNorm& p, int processors);
+bool product_norm_possible(const op::LinearResidualNorm& p, int processors);
 
-void product_norm(const LinearResidualNorm& p, int processors, cudaStream_t stream);
+void product_norm(const op::LinearResidualNorm& p, int processors, cudaStream_t stream);
 
 }  // namespace tandem::cuda

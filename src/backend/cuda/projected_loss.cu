@@ -290,7 +290,7 @@ __device__ float2 add_partial(const Arguments& a, int col) {
 // What smoothing needs of 32 columns: their sums, and the rows behind the last one. e's are 1; x's are the sum over its
 // rows times -scale * other, in two parts of which the second is what bf16 does not hold of it, and 0.
 __device__ void finish_columns(const Arguments& a, int block, int blocks) {
-  constexpr int64_t kSpare = ProjectedLoss::kSpareRows;
+  constexpr int64_t kSpare = kSpareRows;
   const int col = block * kWarp + static_cast<int>(threadIdx.x) % kWarp;
   const auto [x_sum, w_sum] = add_partial(a, col);
   if (threadIdx.x < kWarp && col < a.d) {
@@ -425,7 +425,7 @@ struct Pieces {
 };
 
 // With a null memory: to know how much is used.
-Arguments arguments_of(const ProjectedLoss& loss, int processors, Pieces& memory) {
+Arguments arguments_of(const op::ProjectedLoss& loss, int processors, Pieces& memory) {
   const int64_t rows = loss.x.rows, d = loss.x.cols, pieces = loss.w.rows;
   Arguments a{};
   a.x = data<const Bf16>(loss.x);
@@ -444,7 +444,7 @@ Arguments arguments_of(const ProjectedLoss& loss, int processors, Pieces& memory
   a.smoothing = static_cast<double>(loss.smoothing);
   a.other = a.smoothing / static_cast<double>(pieces - 1);
   a.state = loss.state;
-  a.scaled = memory.take<Bf16>((rows + ProjectedLoss::kSpareRows) * d);
+  a.scaled = memory.take<Bf16>((rows + kSpareRows) * d);
   a.shifts = memory.take<float>(rows);
   a.factors = memory.take<float>(rows);
   a.of = {.labels = data<const int32_t>(loss.labels),
@@ -477,7 +477,7 @@ void with_vectors(int64_t d, const Body& body) {
   }
 }
 
-bool fits(const ProjectedLoss& loss) {
+bool fits(const op::ProjectedLoss& loss) {
   return loss.x.dtype == DType::bf16 && loss.dw.dtype == DType::f32 && loss.x.rows > 0 && loss.w.rows > 1 &&
          loss.x.cols <= kMostVectors * kPerWarp && loss.w.rows < INT32_MAX / kThreads && vectors_of_8(loss.dx) &&
          fused_product_possible(loss.logits, loss.x, loss.w, {});
@@ -485,34 +485,34 @@ bool fits(const ProjectedLoss& loss) {
 
 }  // namespace
 
-void CudaBackend::projected_loss(const ProjectedLoss& loss) {
+void op::ProjectedLoss::run(CudaBackend& gpu) const {
   Pieces counted{nullptr};
-  if (!fits(loss) || (arguments_of(loss, processors_, counted), counted.used > scratch_.bytes())) {
-    Backend::projected_loss(loss);
+  if (!fits(*this) || (arguments_of(*this, gpu.processors(), counted), counted.used > gpu.scratch_bytes())) {
+    run_in_parts(gpu);
     return;
   }
-  Pieces memory{static_cast<std::byte*>(scratch_.data())};
-  const Arguments a = arguments_of(loss, processors_, memory);
+  Pieces memory{gpu.scratch<std::byte>(0)};
+  const Arguments a = arguments_of(*this, gpu.processors(), memory);
   const bool smoothed = a.x_sums != nullptr;
   const int row_blocks = static_cast<int>(divide_up(a.rows, kRowsOfBlock));
   const int column_blocks = smoothed ? static_cast<int>(divide_up(a.d, kWarp)) : 0;
-  const View e = loss.logits.slice_rows(0, a.rows);
-  const int64_t more = smoothed ? ProjectedLoss::kSpareRows : 0;
+  const View e = logits.slice_rows(0, a.rows);
+  const int64_t more = smoothed ? kSpareRows : 0;
   const View scaled = make_view(a.scaled, DType::bf16, a.rows + more, a.d, Memory::device);
   with_vectors(a.d, [&]<int kVectors>() {
     launch("label_shifts", label_shifts_kernel<kVectors>,
-           {static_cast<unsigned>(a.sum_blocks * (smoothed ? 2 : 1)), kThreads, 0, stream_}, a);
-    fused_exponentials(e, loss.x, loss.w, a.of, processors_, stream_);
+           {static_cast<unsigned>(a.sum_blocks * (smoothed ? 2 : 1)), kThreads, 0, gpu.queue()}, a);
+    fused_exponentials(e, x, w, a.of, gpu.processors(), gpu.queue());
     launch("row_losses", row_losses_kernel<kVectors>,
-           {static_cast<unsigned>(row_blocks + column_blocks), kThreads, 0, stream_}, a, row_blocks);
-    gemm_->run({.c = loss.dw,
-                .a = loss.logits.slice_rows(0, a.rows + more),
-                .b = scaled,
-                .transpose_a = true,
-                .beta = loss.accumulate ? 1.0F : 0.0F});
-    gemm_->run({.c = scaled.slice_rows(0, a.rows), .a = e, .b = loss.w});
+           {static_cast<unsigned>(row_blocks + column_blocks), kThreads, 0, gpu.queue()}, a, row_blocks);
+    gpu.gemm().run({.c = dw,
+                    .a = logits.slice_rows(0, a.rows + more),
+                    .b = scaled,
+                    .transpose_a = true,
+                    .beta = accumulate ? 1.0F : 0.0F});
+    gpu.gemm().run({.c = scaled.slice_rows(0, a.rows), .a = e, .b = w});
     launch("scale_gradients", scale_gradients_kernel<kVectors>,
-           {static_cast<unsigned>(4 * processors_ + 1), kThreads, 0, stream_}, loss.totals, a, row_blocks);
+           {static_cast<unsigned>(4 * gpu.processors() + 1), kThreads, 0, gpu.queue()}, totals, a, row_blocks);
   });
 }
 

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
     const float distance = x[v][i] - mean;
     squares += distance * distance;
   });
-  const float rstd = rsqrtf(Row::sum(squares, shared[1]) * a.share + 1e-6F);
+  const float rstd = rsqrtf(Row::sum(squares, shared[1]) * a.share + static_cast<float>(kNormEpsilon));
   if (Row::thread() == 0) {
     a.statistics[row * a.statistics_stride] = mean;
     a.statistics[row * a.statistics_stride + 1] = rstd;
@@ -112,8 +112,7 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
 
 }  // namespace
 
-void CudaBackend::residual_norm(const View& sum, const View& normed, const View& statistics, const View& residual,
-                                const View& branch, const View& gamma, const View& beta, const Dropout& dropout) {
+void op::ResidualNorm::run(CudaBackend& gpu) const {
   require(normed.dtype == DType::bf16 && residual.dtype == DType::bf16 && gamma.dtype == DType::f32 &&
               statistics.dtype == DType::f32,
           "residual_norm on a GPU takes bf16 rows and f32 parameters, not {} and {}", name_of(normed.dtype),
@@ -141,7 +140,7 @@ void CudaBackend::residual_norm(const View& sum, const View& normed, const View&
                        aligned_16(gamma) && aligned_16(beta);
   with_norm_row<128>(normed.cols, vectors, [&]<class Row>() {
     const auto blocks = static_cast<unsigned>(divide_up(normed.rows, Row::kRowsPerBlock));
-    launch("residual_norm", residual_norm_kernel<Row>, {blocks, Row::kBlock, 0, stream_}, arguments);
+    launch("residual_norm", residual_norm_kernel<Row>, {blocks, Row::kBlock, 0, gpu.queue()}, arguments);
   });
 }
 

@@ -240,22 +240,17 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
 
 }  // namespace
 
-void CudaBackend::residual_norm_backward(const View& dresidual, const View& dbranch, const NormGradients& gradients,
-                                         const View& dnormed, const View& dsum, const View& sum, const View& statistics,
-                                         const View& gamma, const Dropout& dropout) {
+void op::ResidualNormBackward::run(CudaBackend& gpu) const {
   require(dnormed.dtype == DType::bf16 && sum.dtype == DType::bf16 && gamma.dtype == DType::f32 &&
-              gradients.gamma.dtype == DType::f32 && statistics.dtype == DType::f32,
+              dgamma.dtype == DType::f32 && statistics.dtype == DType::f32,
           "residual_norm_backward on a GPU takes bf16 rows and f32 parameters, not {} and {}", name_of(dnormed.dtype),
           name_of(gamma.dtype));
   const int cols = static_cast<int>(dnormed.cols);
-  const bool bias = !gradients.branch_bias.empty();
-  const Sums sums{{data<float>(gradients.gamma), data<float>(gradients.beta), data<float>(gradients.branch_bias)},
-                  bias ? 3 : 2,
-                  cols,
-                  gradients.accumulate};
+  const bool bias = !dbias.empty();
+  const Sums sums{{data<float>(dgamma), data<float>(dbeta), data<float>(dbias)}, bias ? 3 : 2, cols, accumulate};
   if (dnormed.size() == 0) {
-    if (cols > 0 && !gradients.accumulate) {
-      late_sums_->add(sums, nullptr, 0);
+    if (cols > 0 && !accumulate) {
+      gpu.late_sums().add(sums, nullptr, 0);
     }
     return;
   }
@@ -281,15 +276,15 @@ void CudaBackend::residual_norm_backward(const View& dresidual, const View& dbra
                        vectors_of_8(dsum) && vectors_of_8(sum) && aligned_16(gamma);
   with_norm_row<256>(dnormed.cols, vectors, [&]<class Row>() {
     const int64_t wanted = divide_up(dnormed.rows, Row::kRowsPerBlock);
-    const int blocks = static_cast<int>(std::min<int64_t>(wanted, int64_t{processors_} * kResident<Row>));
-    float* parts = late_sums_->room(int64_t{blocks} * sums.count * cols);
+    const int blocks = static_cast<int>(std::min<int64_t>(wanted, int64_t{gpu.processors()} * kResident<Row>));
+    float* parts = gpu.late_sums().room(int64_t{blocks} * sums.count * cols);
     const auto kernel = residual_norm_backward_kernel<Row>;
     constexpr int kBytes = sizeof(BlockMemory<Row>);
     static_assert(kBytes <= 99 * 1024);  // what each GPU from compute capability 8.0 on gives to a block
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
           "asking for shared memory");
-    launch("residual_norm_backward", kernel, {blocks, Row::kBlock, kBytes, stream_}, parts, arguments);
-    late_sums_->add(sums, parts, blocks);
+    launch("residual_norm_backward", kernel, {blocks, Row::kBlock, kBytes, gpu.queue()}, parts, arguments);
+    gpu.late_sums().add(sums, parts, blocks);
   });
 }
 

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) top_log_probabili
 
 }  // namespace
 
-void CudaBackend::top_log_probabilities(const View& values, const View& ids, const View& logits) {
+void op::TopLogProbabilities::run(CudaBackend& gpu) const {
   const int64_t k = ids.cols;
   require(k >= 1 && k <= logits.cols, "the best {} of {} pieces", k, logits.cols);
   require(logits.dtype == DType::bf16 && values.dtype == DType::f32 && ids.dtype == DType::i32,
@@ -104,7 +104,7 @@ void CudaBackend::top_log_probabilities(const View& values, const View& ids, con
                             logits.cols,         static_cast<int>(k)};
   with_row_type(logits, [&]<class Row>() {
     launch("top_log_probabilities", top_log_probabilities_kernel<Row>,
-           {static_cast<unsigned>(logits.rows), Row::kThreads, 0, stream_}, arguments);
+           {static_cast<unsigned>(logits.rows), Row::kThreads, 0, gpu.queue()}, arguments);
   });
 }
 

@@ -293,7 +293,9 @@ bool fit_at_once(std::span<const WeightGradient> gradients, int processors) {
 // tokens, each alone: 26.6 and 31.7.
 bool weight_gradients_possible(std::span<const WeightGradient> gradients, int processors) {
   constexpr int64_t kMostTokens = 8192;
-  const auto vectors = [](const View& view) { return view.size() > 0 && vectors_of_8(view) && view.cols % 64 == 0; };
+  const auto vectors = [](const ConstView& view) {
+    return view.size() > 0 && vectors_of_8(view) && view.cols % 64 == 0;
+  };
   const auto fits = [&](const WeightGradient& gradient) {
     const View& dw = gradient.dw;
     return vectors(gradient.dy) && vectors(gradient.x) && gradient.dy.rows == gradients[0].dy.rows &&
