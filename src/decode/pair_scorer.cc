@@ -64,10 +64,10 @@ std::vector<PairScore> PairScorer::score(std::span<const std::vector<int32_t>> s
   }
   CallOptions bounded = options;
   if (bounded.batch_tokens == 0) {
-    bounded.batch_tokens = backend_.loss_rows();  // there are logits for all target tokens of a batch
+    bounded.batch_tokens = backend_.traits().loss_rows;  // there are logits for all target tokens of a batch
   }
   std::vector<PairScore> scores(sources.size());
-  for_each_batch(sizes, bounded, backend_.decode_sentences(), &most_sentences_, [&](std::span<const size_t> batch) {
+  for_each_batch(sizes, bounded, backend_.traits().decode_sentences, &most_sentences_, [&](std::span<const size_t> batch) {
     std::vector<size_t> chosen;
     for (const size_t i : batch) {
       chosen.push_back(fitting[i]);
