@@ -9,7 +9,7 @@
 #include "store/checkpoint.h"
 #include "train/host_copy.h"
 #include "train/model_state.h"
-#include "train/team_update.h"
+#include "train/summed_update.h"
 
 namespace tandem {
 

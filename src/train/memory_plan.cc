@@ -7,7 +7,7 @@
 #include "data/capacity.h"
 #include "train/loss_evaluation.h"
 #include "train/stepper.h"
-#include "train/team_update.h"
+#include "train/summed_update.h"
 
 namespace tandem {
 

@@ -12,7 +12,7 @@
 #include "train/setup.h"
 #include "train/step_flops.h"
 #include "train/stepper.h"
-#include "train/team_update.h"
+#include "train/summed_update.h"
 
 namespace tandem {
 

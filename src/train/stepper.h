@@ -15,7 +15,7 @@
 #include "optim/adam.h"
 #include "train/batch_layout.h"
 #include "train/model_state.h"
-#include "train/team_update.h"
+#include "train/summed_update.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "train/team_update.h"
+#include "train/summed_update.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "train/limits.h"
+#include "train/pauses.h"
 
 #include <algorithm>
 
