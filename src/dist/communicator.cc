@@ -1,5 +1,8 @@
 #include "dist/communicator.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "core/error.h"
 
 namespace tandem {
@@ -16,6 +19,13 @@ void require_communicable(const View& sums, const View& values) {
   require(sums.dtype == DType::f32 && values.dtype == DType::f64 && sums.size() == values.size(),
           "sums of {} {} cannot hold {} {} values: sums are rounded from f64 to f32", sums.size(), name_of(sums.dtype),
           values.size(), name_of(values.dtype));
+}
+
+double largest(Communicator& ranks, double value) {
+  std::vector<double> all(static_cast<size_t>(ranks.size()));
+  all[static_cast<size_t>(ranks.rank())] = value;
+  ranks.all_reduce(host_view(all.data(), 1, ranks.size()));
+  return *std::max_element(all.begin(), all.end());
 }
 
 Handle Communicator::start_rounded_all_reduce(const View& /*sums*/, const View& /*values*/) {

@@ -117,8 +117,15 @@ class Communicator {
   Shard own_shard(int64_t count) const { return shard_of(count, size(), shard_number()); }
 };
 
+// The largest of the values that the ranks give. `ranks` works on host memory.
+double largest(Communicator& ranks, double value);
+
 // A process group of one rank: every call leaves the buffer as it is.
 std::unique_ptr<Communicator> make_single_communicator();
+
+// Rank 0 of `size` ranks of which the others are not there: every call is done at once and leaves what this rank has,
+// in whatever memory. For timing a step without its network.
+std::unique_ptr<Communicator> make_silent_communicator(int size);
 
 // Throws unless the ranks can work on this buffer.
 void require_communicable(const View& buffer);

@@ -57,7 +57,7 @@ struct Translator::State {
             .max_pieces = config.max_length,
             .source_vocabulary = config.source_vocabulary,
             .target_vocabulary = config.target_vocabulary,
-            .usual_batch = backend->decode_sentences()};
+            .usual_batch = backend->traits().decode_sentences};
     if (model.weights().masters.memory == Memory::device) {
       gpu = gpu_of_this_thread();
     }

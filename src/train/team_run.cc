@@ -52,6 +52,11 @@ void take_own_part(TrainConfig& config, const World& world) {
   }
 }
 
+int workers_of_machine(const TrainConfig& config) {
+  const bool any_gpu = config.device == "auto" || config.device == "cuda";
+  return any_gpu && world_from_environment().alone() ? std::max(1, gpu_count()) : 1;
+}
+
 Identity team_identity(const TrainConfig& config, const Prepared& data, const std::string& checkpoint) {
   return {.version = TANDEM_VERSION,
           .config = shared_settings(config),
@@ -143,13 +148,6 @@ std::string TeamRun::broadcast(const std::string& text, int root) {
   }
   all.broadcast(host_view(words.data(), 1, static_cast<int64_t>(words.size())), root);
   return {reinterpret_cast<const char*>(words.data()), static_cast<size_t>(size)};
-}
-
-double TeamRun::largest(double value) {
-  std::vector<double> all(static_cast<size_t>(size()));
-  all[static_cast<size_t>(rank())] = value;
-  team_->communicator().all_reduce(host_view(all.data(), 1, size()));
-  return *std::max_element(all.begin(), all.end());
 }
 
 std::vector<std::string> TeamRun::gather(const std::string& text) {

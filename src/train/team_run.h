@@ -27,6 +27,7 @@ class TeamRun {
     return size() == 1 ? "" : team_->members()[static_cast<size_t>(rank())].interface;
   }
   RunDirectory& directory() { return *directory_; }
+  const RunDirectory& directory() const { return *directory_; }
   // The settings as all ranks have them, without what is this rank's own: what checkpoints hold.
   const std::string& settings() const { return settings_; }
   // Whether this rank writes checkpoints: the first of all, and the first of each host that has a disk of its own, so
@@ -36,7 +37,7 @@ class TeamRun {
   // What rank `root` holds, on all ranks.
   double broadcast(double value, int root = 0);
   std::string broadcast(const std::string& text, int root = 0);
-  double largest(double value);  // of all ranks'
+  double largest(double value) { return tandem::largest(team_->communicator(), value); }
   // Every rank's text, in the order of the ranks.
   std::vector<std::string> gather(const std::string& text);
   void barrier() { team_->communicator().barrier(); }
@@ -60,6 +61,11 @@ class TeamRun {
 
 // Ranks of one host share its GPUs, or its cores: config's device and threads become this rank's own.
 void take_own_part(TrainConfig& config, const World& world);
+
+// How many workers this machine gets if a user starts one process: as many as it has usable GPUs, if the config leaves
+// the choice of the device; else one.
+int workers_of_machine(const TrainConfig& config);
+
 // What this rank must agree on with the others before they work together.
 Identity team_identity(const TrainConfig& config, const Prepared& data, const std::string& checkpoint);
 
