@@ -12,7 +12,6 @@
 #include "data/demo_corpus.h"
 #include "data/prepare.h"
 #include "decoding.h"
-#include "launch/launch.h"
 #include "text/bleu.h"
 #include "train/trainer.h"
 
@@ -139,12 +138,6 @@ void train_here(const fs::path& config, const std::vector<std::string>& settings
   }
 }
 
-void train_with_workers(const fs::path& config, const std::vector<std::string>& settings, int workers) {
-  std::vector<std::string> command = {"train", config.string()};
-  command.insert(command.end(), settings.begin(), settings.end());
-  launch_here(workers, command);
-}
-
 void train(const fs::path& out, int threads, int workers) {
   const fs::path config = out / "demo.toml";
   write_file(config, kConfig);
@@ -156,7 +149,7 @@ void train(const fs::path& out, int threads, int workers) {
   if (workers == 1) {
     train_here(config, settings);
   } else {
-    train_with_workers(config, settings, workers);
+    train_with_workers(workers, config.string(), settings);
   }
 }
 

@@ -7,28 +7,30 @@
 #include "core/log.h"
 #include "dist/world.h"
 #include "launch/launch.h"
+#include "train/team_run.h"
 #include "train/trainer.h"
 
 namespace tandem::cli {
 
 namespace {
 
-// All of this machine's GPUs, one worker each.
-void train_on_all_gpus(int gpus, const std::string& config, const std::vector<std::string>& overrides, bool start_over,
-                       double check_share) {
-  log::info("{} GPUs: one worker each; device=cuda:{} uses one alone", gpus, usable_gpus().front());
-  std::vector<std::string> command = {"train", config};
-  command.insert(command.end(), overrides.begin(), overrides.end());
-  if (start_over) {
-    command.emplace_back("--start-over");
+// GPUs that the run could use but for a problem, told once a machine.
+void warn_of_unusable_gpus(const TrainConfig& config) {
+  const bool any_gpu = config.device == "auto" || config.device == "cuda";
+  if (any_gpu && gpu_count() > 0 && world_from_environment().local_rank == 0) {
+    for (const std::string& problem : gpu_problems()) {
+      log::warning("{}; it is left out", problem);
+    }
   }
-  if (check_share > 0) {
-    command.push_back(fmt::format("--check-backend={}", check_share));
-  }
-  launch_here(gpus, command);
 }
 
 }  // namespace
+
+void train_with_workers(int workers, const std::string& config, const std::vector<std::string>& more) {
+  std::vector<std::string> command = {"train", config};
+  command.insert(command.end(), more.begin(), more.end());
+  launch_here(workers, command);
+}
 
 void add_train(Program& program) {
   struct Options {
@@ -53,14 +55,17 @@ void add_train(Program& program) {
         require(!config.run.empty(), "no run directory given: add run=DIR");
         require(options->check_share >= 0 && options->check_share <= 1,
                 "--check-backend is a share of the steps, from 0 to 1, not {}", options->check_share);
-        const bool chooses = config.device == "auto" || config.device == "cuda";
-        if (chooses && gpu_count() > 0 && world_from_environment().local_rank == 0) {
-          for (const std::string& problem : gpu_problems()) {
-            log::warning("{}; it is left out", problem);
+        warn_of_unusable_gpus(config);
+        if (const int workers = workers_of_machine(config); workers > 1) {
+          log::info("{} GPUs: one worker each; device=cuda:{} uses one alone", workers, usable_gpus().front());
+          std::vector<std::string> more = options->overrides;
+          if (options->start_over) {
+            more.emplace_back("--start-over");
           }
-        }
-        if (const int gpus = chooses ? gpu_count() : 0; gpus > 1 && world_from_environment().alone()) {
-          train_on_all_gpus(gpus, options->config, options->overrides, options->start_over, options->check_share);
+          if (options->check_share > 0) {
+            more.push_back(fmt::format("--check-backend={}", options->check_share));
+          }
+          train_with_workers(workers, options->config, more);
           return;
         }
         const TrainOutcome outcome = train_model(config, options->start_over, options->check_share);

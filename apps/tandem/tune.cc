@@ -1,27 +1,16 @@
 // tandem tune: finds the fastest algorithms for a config's matrix products on this GPU.
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 
-#include "backend/cuda_device.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "data/prepared.h"
 #include "train/setup.h"
 #include "train/step_bench.h"
+#include "train/team_run.h"
 
 namespace tandem::cli {
-
-namespace {
-
-// As train chooses them.
-int workers_of(const TrainConfig& config) {
-  const bool chooses = config.device == "auto" || config.device == "cuda";
-  return chooses ? std::max(1, gpu_count()) : 1;
-}
-
-}  // namespace
 
 void add_tune(Program& program) {
   struct Options {
@@ -49,7 +38,7 @@ void add_tune(Program& program) {
         complete_config(config, data);
         StepBenchOptions bench;
         bench.profile = false;
-        bench.ranks = options->workers > 0 ? options->workers : workers_of(config);
+        bench.ranks = options->workers > 0 ? options->workers : workers_of_machine(config);
         bench.tune = true;
         const StepBench tuned = measure_step(data.train, config, bench);
         write_file(options->out, tuned.algorithms);
