@@ -6,6 +6,38 @@
 
 namespace tandem {
 
+namespace {
+
+bool every(int64_t steps, int64_t step) { return steps > 0 && step % steps == 0; }
+
+bool over(double minutes, double seconds) { return minutes > 0 && seconds >= minutes * 60; }
+
+}  // namespace
+
+bool pause_due(const TrainConfig& config, const CheckpointState& state, int64_t given, double epochs) {
+  const StopConfig& stop = config.stop;
+  return every(config.validation.every_steps, given) || every(config.checkpoint.every_steps, given) ||
+         (stop.max_steps > 0 && given >= stop.max_steps) || (stop.max_epochs > 0 && epochs >= stop.max_epochs) ||
+         state.skipped_in_a_row >= config.nonfinite.max_skips;
+}
+
+bool time_for_pause(const TrainConfig& config, const RunClock& clock) {
+  return over(config.stop.max_minutes, clock.now) ||
+         over(config.validation.every_minutes, clock.now - clock.validated) ||
+         over(config.checkpoint.every_minutes, clock.now - clock.saved);
+}
+
+bool validation_due(const ValidationConfig& when, const CheckpointState& state, const RunClock& clock) {
+  return (every(when.every_steps, state.step) && state.metrics_step != state.step) ||
+         over(when.every_minutes, clock.now - clock.validated);
+}
+
+bool checkpoint_due(const CheckpointConfig& when, const CheckpointState& state, int64_t saved_step,
+                    const RunClock& clock) {
+  return saved_step != state.step &&
+         (every(when.every_steps, state.step) || over(when.every_minutes, clock.now - clock.saved));
+}
+
 std::optional<std::string> end_reached(const StopConfig& stop, const CheckpointState& state) {
   if (stop.max_steps > 0 && state.step >= stop.max_steps) {
     return fmt::format("all {} steps are done", stop.max_steps);

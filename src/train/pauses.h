@@ -1,4 +1,5 @@
-// When a run ends.
+// When a run pauses between two steps and what is due then, and when it ends: functions of its settings, of what was
+// counted and of its clock.
 #pragma once
 
 #include <optional>
@@ -9,7 +10,25 @@
 
 namespace tandem {
 
-// Why the run is over, one sentence; nothing while it is not.
+// Seconds of training, over all starts.
+struct RunClock {
+  double now = 0;
+  double validated = 0;  // when the last validation ended
+  double saved = 0;      // when the last checkpoint was written
+};
+
+// All ranks find the same: something is due when `given` steps are done, with which `epochs` are over.
+bool pause_due(const TrainConfig& config, const CheckpointState& state, int64_t given, double epochs);
+
+// A limit of time is over; each rank's clock says something else.
+bool time_for_pause(const TrainConfig& config, const RunClock& clock);
+
+// In a pause, by a clock on which the ranks have agreed.
+bool validation_due(const ValidationConfig& when, const CheckpointState& state, const RunClock& clock);
+bool checkpoint_due(const CheckpointConfig& when, const CheckpointState& state, int64_t saved_step,
+                    const RunClock& clock);
+
+// Why the run is over, in one line; nothing while it is not.
 std::optional<std::string> end_reached(const StopConfig& stop, const CheckpointState& state);
 
 // How much of the run is done, by the limit that comes first: 0 to 1.
