@@ -24,7 +24,6 @@ struct StepState {
   uint32_t first_target = 0;  // the same on the target side
   float loss_scale = 1;       // multiplies the loss's gradient: 1 / target tokens of the global batch
   float learning_rate = 0;
-  double pause = 0;  // not 0: this rank wants a pause after this step, to save or to stop
 };
 
 // Dropout whose mask is a function of (seed, step, place in the model, token, column): Philox, eight columns a call,

@@ -164,8 +164,7 @@ Measurements measure_all(Team& team, const TrainConfig& config, const Prepared& 
   all.source_tokens = trial.source_tokens();
   all.target_tokens = trial.target_tokens();
   all.epochs_a_step = trial.epochs_a_step();
-  const double buffers = config.optimizer.ema_decay > 0 ? 4 : 3;  // weights, both moments, and the average
-  all.checkpoint_bytes = buffers * sizeof(float) * all.parameters;
+  all.checkpoint_bytes = trial.checkpoint_bytes();
   all.checkpoints = static_cast<double>(config.checkpoint.keep_last + config.checkpoint.keep_best + 1);
   all.seconds = watch.seconds();
   return all;

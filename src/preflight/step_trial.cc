@@ -4,8 +4,6 @@
 
 #include "core/stopwatch.h"
 #include "train/gradient_communicator.h"
-#include "train/host_copy.h"
-#include "train/setup.h"
 
 namespace tandem {
 
@@ -20,54 +18,33 @@ double seconds_between(uint64_t begin, uint64_t end) {
 StepTrial::StepTrial(Team& team, Backend& backend, const Prepared& data, const TrainConfig& config)
     : config_(config),
       backend_(backend),
-      model_(backend, config.model),
-      weights_(backend, model_.parameters(), compute_type(config.precision, backend), config.optimizer.ema_decay > 0,
-               TeamUpdate::unit(team.size())),
       own_communicator_(make_gradient_communicator(team, backend, config.dist)),
       communicator_(own_communicator_ ? *own_communicator_ : team.communicator()),
       timing_(backend, communicator_),
-      team_update_(make_team_update(backend, model_, weights_, timing_, config.dist)),
-      adam_(backend, team_update_ ? team_update_->moments() : model_.parameters().flat_size(),
-            {config.optimizer.adam, config.optimizer.max_gradient_norm, config.optimizer.ema_decay}),
-      plan_(plan_memory(backend, compute(), data.train, config, team.size())),
-      batcher_(data.train, plan_.batch, team.rank(), team.size()),
-      stepper_(backend, model_, weights_, adam_, config.label_smoothing, plan_.layouts,
-               team_update_ ? &*team_update_ : nullptr),
-      batches_([this] { return batcher_.next(); }) {
-  if (plan_.arena_bytes > 0) {
-    stepper_.reserve(plan_.arena_bytes);
-  }
-  initialize(HostCopy(backend, weights_.masters(), HostCopy::write).view(), model_.parameters(), config.seed);
-  weights_.refresh_copy();
-  if (!weights_.average().empty()) {
-    backend.copy(weights_.average(), weights_.masters());
-  }
-  backend.fill_zero(adam_.m());
-  backend.fill_zero(adam_.v());
+      learner_(backend, config, data.train, {team.communicator(), timing_}),
+      batches_([this] { return learner_.batcher().next(); }) {
+  learner_.begin();
 }
 
 int64_t StepTrial::usual_message() const {
   const auto bucket = static_cast<int64_t>(config_.dist.bucket_mb * (1 << 20)) / static_cast<int64_t>(sizeof(float));
-  return std::min(bucket, model_.parameters().flat_size());
+  return std::min(bucket, learner_.model().parameters().flat_size());
 }
 
 StepTimeline StepTrial::run_step() {
   const Stopwatch watch;
   const TrainStep step = batches_.next();
-  StepState state{.seed = config_.seed,
-                  .step = static_cast<uint32_t>(steps_),
-                  .loss_scale = 1.0F / static_cast<float>(step.target_tokens),
-                  .learning_rate = 0};  // nothing is learned: the ranks' gradients are not added up
   timing_.begin_step();
-  stepper_.give(step, state);
-  const StepClock clock = stepper_.take().clock;
+  // At rate 0 nothing is learned: the ranks' gradients are not added up.
+  learner_.stepper().give(step, learner_.input_of(step, static_cast<int64_t>(steps_), 0));
+  const StepClock clock = learner_.stepper().take().clock;
   StepTimeline timeline;
   const bool alone = timing_.size() == 1;
   const uint64_t joining = alone ? clock.end : clock.joining;
   const uint64_t joined = alone ? clock.end : clock.joined;
   timeline.backward_end = seconds_between(clock.begin, joining);
   timeline.update = seconds_between(joined, clock.end);
-  if (!backend_.traits().replays) {  // elsewhere the host works while the device does
+  if (learner_.stepper().usual_under_way() == 0) {  // elsewhere the host works while the device does
     timeline.overhead = watch.seconds() - clock.seconds();
   }
   for (const TimingCommunicator::Message& message : timing_.messages()) {
@@ -80,7 +57,7 @@ StepTimeline StepTrial::run_step() {
   source_tokens_ += static_cast<double>(step.source_tokens);
   target_tokens_ += static_cast<double>(step.target_tokens);
   epochs_ = step.epochs_done;
-  traffic_ = stepper_.planned_traffic(step);
+  traffic_ = learner_.stepper().planned_traffic(step);
   return timeline;
 }
 

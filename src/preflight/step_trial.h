@@ -2,16 +2,13 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "data/prefetch.h"
 #include "data/prepared.h"
 #include "dist/team.h"
 #include "preflight/timeline.h"
 #include "preflight/timing_communicator.h"
-#include "train/config.h"
-#include "train/memory_plan.h"
-#include "train/stepper.h"
+#include "train/learner.h"
 
 namespace tandem {
 
@@ -23,10 +20,11 @@ class StepTrial {
   StepTimeline run_step();
 
   Communicator& sums() { return communicator_; }  // that gradients will use
-  int64_t parameters() const { return model_.parameters().count(); }
+  int64_t parameters() const { return learner_.model().parameters().count(); }
   int64_t usual_message() const;  // elements
   DType wire() const { return wire_type(config_.dist, backend_, compute()); }
-  DType compute() const { return weights_.weights().compute.dtype; }
+  DType compute() const { return learner_.compute(); }
+  double checkpoint_bytes() const { return learner_.checkpoint_bytes(); }
 
   // Of the steps so far.
   Traffic planned_traffic() const { return traffic_; }  // a step, of this rank
@@ -37,16 +35,10 @@ class StepTrial {
  private:
   const TrainConfig& config_;
   Backend& backend_;
-  Transformer model_;
-  ModelState weights_;
   std::unique_ptr<Communicator> own_communicator_;
   Communicator& communicator_;
   TimingCommunicator timing_;
-  std::optional<TeamUpdate> team_update_;
-  Adam adam_;
-  MemoryPlan plan_;
-  Batcher batcher_;
-  Stepper stepper_;
+  Learner learner_;
   Prefetcher batches_;
   Traffic traffic_;
   double steps_ = 0, source_tokens_ = 0, target_tokens_ = 0, epochs_ = 0;

@@ -51,10 +51,15 @@ std::vector<NewFile> files_of(const Checkpoint& checkpoint, const ParameterLayou
     files.push_back({"ema.safetensors", role::kMovingAverage, "", {}});
     add_tensors(files.back().tensors, layout, tensors.ema, "");
   }
-  if (!tensors.m.empty()) {
+  if (!tensors.slots.empty()) {
     files.push_back({"optimizer.safetensors", role::kOptimizer, "", {}});
-    add_tensors(files.back().tensors, layout, tensors.m, "m.");
-    add_tensors(files.back().tensors, layout, tensors.v, "v.");
+  }
+  for (const SlotTensor& slot : tensors.slots) {
+    if (slot.flat) {
+      add_tensors(files.back().tensors, layout, slot.view, slot.name + ".");
+    } else {
+      files.back().tensors.push_back({slot.name, "F32", {slot.view.rows, slot.view.cols}, slot.view.host<float>()});
+    }
   }
   files.push_back({"state.json", role::kState, to_json(checkpoint.state), {}});
   files.push_back({"config.toml", role::kConfig, checkpoint.config_toml, {}});
@@ -151,6 +156,21 @@ fs::path file_of(const fs::path& directory, const Manifest& manifest, const char
   return directory / file->name;
 }
 
+void read_slots(const fs::path& path, const ParameterLayout& layout, const std::vector<SlotTensor>& slots) {
+  const SafetensorsReader reader(path);
+  for (const SlotTensor& slot : slots) {
+    if (slot.flat) {
+      read_flat(reader, path, layout, slot.name + ".", slot.view);
+      continue;
+    }
+    const TensorInfo* tensor = reader.find(slot.name);
+    require(tensor != nullptr && tensor->dtype == "F32" && tensor->shape == std::vector{slot.view.rows, slot.view.cols},
+            "{} has no F32 [{}, {}] '{}', which the optimizer needs", path.string(), slot.view.rows, slot.view.cols,
+            slot.name);
+    reader.read(*tensor, slot.view.host<float>());
+  }
+}
+
 void read_role(const fs::path& directory, const Manifest& manifest, const char* wanted, const ParameterLayout& layout,
                const View& flat) {
   const fs::path path = file_of(directory, manifest, wanted);
@@ -162,7 +182,6 @@ void read_role(const fs::path& directory, const Manifest& manifest, const char* 
 
 fs::path save_checkpoint(const fs::path& run, const Checkpoint& checkpoint, const ParameterLayout& layout,
                          const CheckpointTensors& tensors) {
-  require(!tensors.m.empty() && !tensors.v.empty(), "a checkpoint needs the optimizer's moments");
   fs::path directory = checkpoint_directory(run, checkpoint.state.step);
   write_checked(directory, true, "checkpoint", files_of(checkpoint, layout, tensors));
   set_link(run, "latest", directory);
@@ -171,7 +190,7 @@ fs::path save_checkpoint(const fs::path& run, const Checkpoint& checkpoint, cons
 
 void save_model(const fs::path& directory, const Checkpoint& checkpoint, const ParameterLayout& layout,
                 const View& weights) {
-  write_checked(directory, false, "model", files_of(checkpoint, layout, {weights, {}, {}, {}}));
+  write_checked(directory, false, "model", files_of(checkpoint, layout, {weights, {}, {}}));
 }
 
 void verify_checkpoint(const fs::path& directory) {
@@ -200,11 +219,8 @@ bool load_tensors(const fs::path& directory, const ParameterLayout& layout, cons
   if (!tensors.weights.empty()) {
     read_role(directory, manifest, role::kWeights, layout, tensors.weights);
   }
-  if (!tensors.m.empty()) {
-    const fs::path path = file_of(directory, manifest, role::kOptimizer);
-    const SafetensorsReader reader(path);
-    read_flat(reader, path, layout, "m.", tensors.m);
-    read_flat(reader, path, layout, "v.", tensors.v);
+  if (!tensors.slots.empty()) {
+    read_slots(file_of(directory, manifest, role::kOptimizer), layout, tensors.slots);
   }
   if (tensors.ema.empty()) {
     return true;

@@ -55,11 +55,18 @@ struct CheckpointState {
   double learning_rate_factor = 1;
 };
 
-// Flat host f32 buffers [1, layout.flat_size()]. An empty view: not saved, not loaded.
+// One buffer of the optimizer's state (optim/optimizer.h), host f32.
+struct SlotTensor {
+  std::string name;
+  View view;
+  bool flat = true;  // [1, layout.flat_size()]: a tensor NAME.PARAMETER for each parameter; else the tensor NAME
+};
+
+// Host f32; weights and ema [1, layout.flat_size()]. An empty view: not saved, not loaded.
 struct CheckpointTensors {
-  View weights;  // fp32 masters
-  View m, v;     // Adam's moments
-  View ema;      // moving average of the weights
+  View weights;                   // fp32 masters
+  std::vector<SlotTensor> slots;  // the optimizer's
+  View ema;                       // moving average of the weights
 };
 
 struct Checkpoint {
@@ -70,7 +77,7 @@ struct Checkpoint {
 };
 
 // Writes the checkpoint of state.step and points `latest` at it; returns its directory. An existing checkpoint of the
-// same step is replaced. Weights and moments must be given. Fails with one sentence (on a full disk it names needed and
+// same step is replaced. Fails with one sentence (on a full disk it names needed and
 // free bytes); then the former checkpoints and both links are as they were.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Checkpoint& checkpoint,
                                       const ParameterLayout& layout, const CheckpointTensors& tensors);

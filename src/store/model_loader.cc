@@ -37,7 +37,7 @@ InferenceModel::InferenceModel(Backend& backend, const std::filesystem::path& pa
   if (use_average) {
     load_inference_weights(directory_, layout, flat);
   } else {
-    load_tensors(directory_, layout, {.weights = flat, .m = {}, .v = {}, .ema = {}});
+    load_tensors(directory_, layout, {.weights = flat, .slots = {}, .ema = {}});
   }
   masters_ = backend.allocate(host.size() * sizeof(float));
   const View masters = masters_.view(DType::f32, 1, layout.flat_size());

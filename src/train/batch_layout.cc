@@ -28,20 +28,42 @@ void write_ints(std::span<std::byte> block, size_t place, const std::vector<int3
 
 }  // namespace
 
-BatchLayout::BatchLayout(const RoundCapacity& capacity, int64_t longest, const ModelConfig& model, bool team)
-    : capacity_(capacity), longest_(longest), bytes_(aligned(sizeof(StepState))) {
+BatchLayout::BatchLayout(const RoundCapacity& capacity) : capacity_(capacity), bytes_(aligned(sizeof(StepInput))) {
   require(capacity.source > 0 && capacity.target > 0 && capacity.pairs > 0,
           "a round of {} + {} tokens and {} pairs has no fixed shape", capacity.source, capacity.target,
           capacity.pairs);
-  source_ = place_side(capacity.source, model.source_vocabulary);
-  target_ = place_side(capacity.target, model.target_vocabulary);
+}
+
+BatchLayout::BatchLayout(const RoundCapacity& capacity, int64_t longest, const ModelConfig& model, bool team)
+    : BatchLayout(capacity) {
+  source_ = place_side(capacity.source, std::min(capacity.source, model.source_vocabulary), longest);
+  target_ = place_side(capacity.target, std::min(capacity.target, model.target_vocabulary), longest);
   labels_ = place(capacity.target);
   if (team) {
-    source_ids_ = model.source_vocabulary;
-    target_ids_ = model.target_vocabulary;
-    source_ids_place_ = place(source_ids_);
-    target_ids_place_ = place(target_ids_);
+    place_step_ids(model.source_vocabulary, model.target_vocabulary);
   }
+}
+
+BatchLayout BatchLayout::exactly_for(const HostBatch& batch, const TrainStep& step) {
+  const auto at_least_one = [](int64_t count) { return std::max<int64_t>(count, 1); };
+  const auto count = [](const std::vector<int32_t>& values) { return static_cast<int64_t>(values.size()); };
+  BatchLayout layout(RoundCapacity{at_least_one(count(batch.source.tokens)), at_least_one(count(batch.target.tokens)),
+                                   at_least_one(static_cast<int64_t>(batch.pairs.size()))});
+  const auto place = [&](const HostSide& side, int64_t tokens) {
+    return layout.place_side(tokens, count(side.order_ids), at_least_one(side.longest));
+  };
+  layout.source_ = place(batch.source, layout.capacity_.source);
+  layout.target_ = place(batch.target, layout.capacity_.target);
+  layout.labels_ = layout.place(layout.capacity_.target);
+  layout.place_step_ids(count(step.source_ids), count(step.target_ids));
+  return layout;
+}
+
+void BatchLayout::place_step_ids(int64_t source, int64_t target) {
+  source_ids_ = source;
+  target_ids_ = target;
+  source_ids_place_ = place(source);
+  target_ids_place_ = place(target);
 }
 
 size_t BatchLayout::place(int64_t count) {
@@ -50,10 +72,11 @@ size_t BatchLayout::place(int64_t count) {
   return begin;
 }
 
-BatchLayout::SidePlaces BatchLayout::place_side(int64_t tokens, int64_t vocabulary) {
+BatchLayout::SidePlaces BatchLayout::place_side(int64_t tokens, int64_t runs, int64_t longest) {
   SidePlaces places{};
   places.capacity = tokens;
-  places.runs = std::min(tokens, vocabulary);
+  places.runs = runs;
+  places.longest = longest;
   places.tokens = place(tokens);
   places.position = place(tokens);
   places.starts = place(capacity_.pairs + 1);
@@ -70,7 +93,8 @@ bool BatchLayout::holds(const HostBatch& batch) const {
 }
 
 void BatchLayout::write_side(std::span<std::byte> block, const SidePlaces& places, const HostSide& side) const {
-  require(side.longest <= longest_, "a sentence of {} tokens where {} is the limit", side.longest, longest_);
+  require(side.longest <= places.longest, "a sentence of {} tokens where {} is the limit", side.longest,
+          places.longest);
   write_ints(block, places.tokens, side.tokens, places.capacity, kPad);
   write_ints(block, places.position, side.position, places.capacity, 0);
   write_ints(block, places.starts, side.starts, capacity_.pairs + 1, side.starts.back());
@@ -79,15 +103,13 @@ void BatchLayout::write_side(std::span<std::byte> block, const SidePlaces& place
   write_ints(block, places.run_starts, side.order_starts, places.runs + 1, side.order_starts.back());
 }
 
-void BatchLayout::write(std::span<std::byte> block, const HostBatch& batch, const StepState& state) const {
+void BatchLayout::write(std::span<std::byte> block, const HostBatch& batch, const TrainStep& step,
+                        const StepInput& input) const {
   require(block.size() >= bytes_, "a block of {} bytes for a batch of {}", block.size(), bytes_);
-  std::memcpy(block.data(), &state, sizeof state);
+  std::memcpy(block.data(), &input, sizeof input);
   write_side(block, source_, batch.source);
   write_side(block, target_, batch.target);
   write_ints(block, labels_, batch.labels, capacity_.target, -1);
-}
-
-void BatchLayout::write_step_ids(std::span<std::byte> block, const TrainStep& step) const {
   write_ints(block, source_ids_place_, step.source_ids, source_ids_, -1);
   write_ints(block, target_ids_place_, step.target_ids, target_ids_, -1);
 }
@@ -97,20 +119,21 @@ View BatchLayout::step_ids(void* block, Memory memory, Side side, int64_t count)
   return ints(block, memory, side == Side::source ? source_ids_place_ : target_ids_place_, count);
 }
 
-PackedSide BatchLayout::side(void* block, Memory memory, const SidePlaces& places) const {
+PackedSide BatchLayout::side(void* block, Memory memory, const SidePlaces& places, RowParts parts) const {
   return {.tokens = ints(block, memory, places.tokens, places.capacity),
           .position = ints(block, memory, places.position, places.capacity),
           .starts = ints(block, memory, places.starts, capacity_.pairs + 1),
-          .longest = longest_,
+          .longest = places.longest,
           .order = {ints(block, memory, places.rows, places.capacity), ints(block, memory, places.ids, places.runs),
-                    ints(block, memory, places.run_starts, places.runs + 1)}};
+                    ints(block, memory, places.run_starts, places.runs + 1)},
+          .parts = parts};
 }
 
-Batch BatchLayout::batch(void* block, Memory memory) const {
-  return {.source = side(block, memory, source_),
-          .target = side(block, memory, target_),
+Batch BatchLayout::batch(void* block, Memory memory, const HostBatch& host) const {
+  return {.source = side(block, memory, source_, host.source.parts),
+          .target = side(block, memory, target_, host.target.parts),
           .labels = ints(block, memory, labels_, capacity_.target),
-          .state = static_cast<const StepState*>(block)};
+          .state = &static_cast<const StepInput*>(block)->state};
 }
 
 }  // namespace tandem

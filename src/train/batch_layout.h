@@ -1,7 +1,8 @@
-// A micro-batch as one block of memory of a fixed size, filled up to its capacity: what a recorded step reads.
+// A micro-batch as one block of memory, in which the host brings it to the backend.
 //
-// The block begins with the step's StepState. Tokens past the true count are pads at position 0 that belong to no
-// sentence and have no label; sentences past the true count are empty.
+// The block begins with a StepInput. It may have room for more than the micro-batch, so that one recording of a step's
+// ops serves many: tokens past the true count are pads at position 0 that belong to no sentence and have no label;
+// sentences past the true count are empty.
 #pragma once
 
 #include <cstddef>
@@ -13,39 +14,54 @@
 
 namespace tandem {
 
+// What a step's ops read besides sentences.
+struct StepInput {
+  StepState state;
+  double pause = 0;  // not 0: this rank wants a pause after this step, to save or to stop
+};
+
+// The distinct tokens of a whole step on each side (TrainStep::source_ids, target_ids), i32 [1, n] in the backend's
+// memory, -1 past the true count; empty if one rank trains alone.
+struct StepIds {
+  View source, target;
+};
+
 class BatchLayout {
  public:
+  // Room for exactly this micro-batch of the step, or for one pad if it has no sentence.
+  static BatchLayout exactly_for(const HostBatch& batch, const TrainStep& step);
+
   // All of the capacity's numbers must be set; no sentence may be longer than `longest`. With `team` there is room for
-  // the ids of the whole step's tokens (TrainStep::source_ids, target_ids), too.
+  // the step's ids, too.
   BatchLayout(const RoundCapacity& capacity, int64_t longest, const ModelConfig& model, bool team = false);
 
   size_t bytes() const { return bytes_; }
   const RoundCapacity& capacity() const { return capacity_; }
   bool holds(const HostBatch& batch) const;
 
-  void write(std::span<std::byte> block, const HostBatch& batch, const StepState& state) const;
-  void write_step_ids(std::span<std::byte> block, const TrainStep& step) const;
+  void write(std::span<std::byte> block, const HostBatch& batch, const TrainStep& step, const StepInput& input) const;
 
-  // The views of a block that lies in the backend's memory.
-  Batch batch(void* block, Memory memory) const;
-  View step_ids(void* block, Memory memory, Side side, int64_t count) const;  // -1 past the true count
+  // The views of a block that lies in the backend's memory; of the parts of the batch's rows if it has any.
+  Batch batch(void* block, Memory memory, const HostBatch& host = {}) const;
+  View step_ids(void* block, Memory memory, Side side, int64_t count) const;  // the first `count`
 
  private:
   struct SidePlaces {  // where each array begins, in bytes, and how many tokens and different ids there can be
     size_t tokens, position, starts, rows, ids, run_starts;
-    int64_t capacity, runs;
+    int64_t capacity, runs, longest;
   };
-  SidePlaces place_side(int64_t tokens, int64_t vocabulary);
+  explicit BatchLayout(const RoundCapacity& capacity);
+  SidePlaces place_side(int64_t tokens, int64_t runs, int64_t longest);
+  void place_step_ids(int64_t source, int64_t target);
   size_t place(int64_t count);
   void write_side(std::span<std::byte> block, const SidePlaces& places, const HostSide& side) const;
-  PackedSide side(void* block, Memory memory, const SidePlaces& places) const;
+  PackedSide side(void* block, Memory memory, const SidePlaces& places, RowParts parts) const;
 
   RoundCapacity capacity_;
-  int64_t longest_;
-  size_t bytes_;
+  size_t bytes_ = 0;
   SidePlaces source_{}, target_{};
-  size_t labels_;
-  int64_t source_ids_ = 0, target_ids_ = 0;  // how many the team's step can have
+  size_t labels_ = 0;
+  int64_t source_ids_ = 0, target_ids_ = 0;  // how many a step can have
   size_t source_ids_place_ = 0, target_ids_place_ = 0;
 };
 

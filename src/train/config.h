@@ -12,13 +12,14 @@
 #include "backend/precision.h"
 #include "data/batcher.h"
 #include "model/config.h"
+#include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "store/checkpoint.h"
 
 namespace tandem {
 
 struct OptimizerConfig {
-  // optimizer.name is "adam" or "adamw"; adamw sets `decoupled`.
+  OptimizerName name = OptimizerName::adam;
   AdamSettings adam{.beta1 = 0.9F, .beta2 = 0.997F, .epsilon = 1e-9F};
   float max_gradient_norm = 0;  // 0 = no clipping
   float ema_decay = 0;          // exponential moving average of the weights; 0 = off

@@ -70,7 +70,7 @@ void visit_config(TrainConfig& c, Visit& visit) {
   visit("batch.tokens", c.batch.tokens, at_least(1));
   visit("batch.sentences", c.batch.sentences, at_least(0));
   visit.number_or("batch.micro_batch", c.micro_batch, "fit");
-  visit.choice("optimizer.name", c.optimizer.adam.decoupled, Choices{"adam", "adamw"});
+  visit.choice("optimizer.name", c.optimizer.name, Choices{"adam", "adamw"});
   visit("optimizer.beta1", c.optimizer.adam.beta1, kShare);
   visit("optimizer.beta2", c.optimizer.adam.beta2, kShare);
   visit("optimizer.epsilon", c.optimizer.adam.epsilon, Range{.low = 0, .above = true});

@@ -1,8 +1,7 @@
-// A contiguous f32 view in host memory while this lives: the view itself where it lies there, else a copy that is read
-// from the device at the beginning or written to it at the end.
+// A contiguous f32 view for use in host memory: the view itself if it lies there, else a copy of it. To write it, say
+// so with commit().
 #pragma once
 
-#include <exception>
 #include <vector>
 
 #include "backend/backend.h"
@@ -11,10 +10,10 @@ namespace tandem {
 
 class HostCopy {
  public:
-  enum Purpose : uint8_t { read, write };
+  enum Purpose : uint8_t { read, write };  // to write: what it holds at first means nothing
 
   // An empty view stays empty.
-  HostCopy(Backend& backend, const View& view, Purpose purpose) : backend_(backend), target_(view), purpose_(purpose) {
+  HostCopy(Backend& backend, const View& view, Purpose purpose) : backend_(&backend), target_(view) {
     if (view.memory == Memory::device && !view.empty()) {
       copy_.resize(static_cast<size_t>(view.size()));
       if (purpose == read) {
@@ -22,21 +21,21 @@ class HostCopy {
       }
     }
   }
-  ~HostCopy() noexcept(false) {
-    if (!copy_.empty() && purpose_ == write && std::uncaught_exceptions() == 0) {
-      backend_.upload(target_, copy_.data());
-      backend_.wait();
-    }
-  }
-  HostCopy(const HostCopy&) = delete;
-  HostCopy& operator=(const HostCopy&) = delete;
+  HostCopy(HostCopy&&) = default;
 
   View view() const { return copy_.empty() ? target_ : host_view(copy_.data(), target_.rows, target_.cols); }
 
+  // Brings what was written to where the view lies.
+  void commit() {
+    if (!copy_.empty()) {
+      backend_->upload(target_, copy_.data());
+      backend_->wait();
+    }
+  }
+
  private:
-  Backend& backend_;
+  Backend* backend_;
   View target_;
-  Purpose purpose_;
   std::vector<float> copy_;
 };
 

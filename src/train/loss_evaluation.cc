@@ -1,12 +1,10 @@
 #include "train/loss_evaluation.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "core/log.h"
 #include "data/batcher.h"
-#include "train/batch_layout.h"
-#include "train/device_batch.h"
+#include "train/batch_work.h"
 #include "train/planned_bytes.h"
 
 namespace tandem {
@@ -30,70 +28,27 @@ size_t planned_bytes_for(const Backend& backend, const ModelConfig& model, DType
          Arena& arena) { transformer.evaluate(weights.weights(), batch, 0, totals, arena); });
 }
 
-// Gives batches of at most `tokens` a side to the backend: on true counts, or, where it likes a fixed shape, as one
-// piece of work that is given op by op the first time, then recorded and run again.
-class Evaluation {
- public:
-  Evaluation(Backend& backend, const Transformer& model, const Weights& weights, int64_t tokens, LossTotals* totals,
-             Arena& arena)
-      : backend_(backend), model_(model), weights_(weights), totals_(totals), arena_(arena) {
-    if (backend.traits().replays) {
-      layout_.emplace(layout_for(model.config(), tokens));
-      arena.reset();
-      arena.reserve(planned_bytes_for(backend, model.config(), weights.compute.dtype, tokens));
-      feed_ = backend.make_feed(layout_->bytes());
-      memory_ = backend.allocate(1).memory();
-    }
-  }
-
-  void give(const HostBatch& host) {
-    if (!layout_) {
-      arena_.reset();
-      run(upload_batch(backend_, arena_, host, nullptr));
-      return;
-    }
-    layout_->write(feed_->next(), host, {});
-    feed_->send();
-    const Batch batch = layout_->batch(feed_->block(), memory_);
-    if (given_++ == 0) {
-      arena_.reset();
-      run(batch);
-      return;
-    }
-    if (recording_ == nullptr) {
-      arena_.reset();
-      recording_ = backend_.record([this, batch] { run(batch); });
-    }
-    recording_->run();
-  }
-
- private:
-  void run(const Batch& batch) { model_.evaluate(weights_, batch, 0, totals_, arena_); }
-
-  Backend& backend_;
-  const Transformer& model_;
-  const Weights& weights_;
-  LossTotals* totals_;
-  Arena& arena_;
-  std::optional<BatchLayout> layout_;
-  std::unique_ptr<Feed> feed_;
-  std::unique_ptr<Recording> recording_;
-  Memory memory_ = Memory::host;
-  int64_t given_ = 0;
-};
-
 PairLoss evaluate_parts(Backend& backend, const Transformer& model, const Weights& weights,
                         const std::vector<Ids>& source, const std::vector<Ids>& target, int64_t most, Arena& arena) {
   PairLoss result;
-  DeviceValue<LossTotals> totals(backend);
-  totals.set({});
-  Evaluation evaluation(backend, model, weights, most, totals.pointer(), arena);
+  const Buffer memory = backend.allocate(sizeof(LossTotals));
+  const View words = memory.view(DType::i32, 1, sizeof(LossTotals) / sizeof(int32_t));
+  auto* totals = static_cast<LossTotals*>(memory.data());
+  backend.fill_zero(words);
+  BatchWork work(backend, model.config(), {layout_for(model.config(), most)});
+  arena.reset();
+  if (work.replays()) {  // then the arena must not grow
+    arena.reserve(planned_bytes_for(backend, model.config(), weights.compute.dtype, most));
+  }
   const auto limit = static_cast<size_t>(model.config().max_length);
   std::vector<Ids> part_source, part_target;
   int64_t source_tokens = 0, target_tokens = 0;
   const auto flush = [&] {
     if (!part_source.empty()) {
-      evaluation.give(pack(part_source, part_target));
+      work.give(pack(part_source, part_target), {}, {}, 0, true, [&](const BatchWork::Given& given) {
+        arena.reset();
+        model.evaluate(weights, given.batch, 0, totals, arena);
+      });
       part_source.clear();
       part_target.clear();
       source_tokens = target_tokens = 0;
@@ -116,7 +71,7 @@ PairLoss evaluate_parts(Backend& backend, const Transformer& model, const Weight
     target_tokens += more_target;
   }
   flush();
-  result.totals = totals.get();
+  backend.download(&result.totals, words);
   return result;
 }
 

@@ -5,9 +5,9 @@
 #include "core/error.h"
 #include "core/human.h"
 #include "data/capacity.h"
+#include "train/gradient_update.h"
 #include "train/loss_evaluation.h"
 #include "train/stepper.h"
-#include "train/summed_update.h"
 
 namespace tandem {
 
@@ -117,6 +117,19 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
           "model.max_length or choose a smaller model",
           readable(plan.arena_bytes), readable(usable));
   return chosen;
+}
+
+MemoryPlan plan_memory_together(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
+                                int ranks, const RoundCapacity& before, Communicator& host) {
+  const auto most = [&host](int64_t value) { return static_cast<int64_t>(largest(host, static_cast<double>(value))); };
+  const RoundCapacity wanted{most(before.source), most(before.target), 0};
+  MemoryPlan plan = plan_memory(backend, compute, corpus, config, ranks, wanted);
+  const RoundCapacity own = plan.layouts.empty() ? RoundCapacity{INT32_MAX, INT32_MAX, 0} : plan.batch.round;
+  const RoundCapacity smallest{-most(-own.source), -most(-own.target), 0};
+  if (smallest.source == own.source && smallest.target == own.target) {
+    return plan;
+  }
+  return plan_memory(backend, compute, corpus, config, ranks, smallest);
 }
 
 }  // namespace tandem

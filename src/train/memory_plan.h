@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/corpus.h"
+#include "dist/communicator.h"
 #include "train/batch_layout.h"
 #include "train/config.h"
 
@@ -22,5 +23,11 @@ struct MemoryPlan {
 // that does not fit fails with both figures.
 MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
                        int ranks = 1, const RoundCapacity& before = {});
+
+// The same by all ranks of `host`, of which each may want another `before`: their rounds get one size, the smallest
+// that any of them has room for. So a checkpoint knows it, and a rank that comes to a step with more memory computes
+// the same bits. ranks: that share a step.
+MemoryPlan plan_memory_together(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
+                                int ranks, const RoundCapacity& before, Communicator& host);
 
 }  // namespace tandem

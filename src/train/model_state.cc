@@ -29,22 +29,25 @@ void ModelState::refresh_copy() {
   }
 }
 
-ModelState::UseAverage::UseAverage(ModelState& state) : state_(state) { exchange(); }
-
-ModelState::UseAverage::~UseAverage() noexcept(false) {
-  try {
-    exchange();
-  } catch (const Error&) {
-    if (std::uncaught_exceptions() == 0) {  // otherwise the error that is on its way is the one to tell
-      throw;
+void ModelState::with_average(const std::function<void()>& use) {
+  std::exception_ptr first_failure;
+  exchange_average();
+  for (const std::function<void()>& part : {use, std::function<void()>([this] { exchange_average(); })}) {
+    try {
+      part();
+    } catch (...) {
+      first_failure = first_failure ? first_failure : std::current_exception();
     }
+  }
+  if (first_failure) {
+    std::rethrow_exception(first_failure);
   }
 }
 
-void ModelState::UseAverage::exchange() {
-  if (!state_.average().empty()) {
-    std::swap(state_.masters_, state_.average_);
-    state_.refresh_copy();
+void ModelState::exchange_average() {
+  if (!average().empty()) {
+    std::swap(masters_, average_);
+    refresh_copy();
   }
 }
 

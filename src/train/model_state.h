@@ -1,6 +1,8 @@
 // The numbers of a model in training, as flat buffers in the backend's memory.
 #pragma once
 
+#include <functional>
+
 #include "model/transformer.h"
 
 namespace tandem {
@@ -27,21 +29,11 @@ class ModelState {
 
   void refresh_copy();  // after the masters were written from outside
 
-  // While it lives, weights() are the moving average's; the destructor brings the trained weights back.
-  class UseAverage {
-   public:
-    explicit UseAverage(ModelState& state);
-    ~UseAverage() noexcept(false);
-    UseAverage(const UseAverage&) = delete;
-    UseAverage& operator=(const UseAverage&) = delete;
-
-   private:
-    void exchange();
-
-    ModelState& state_;
-  };
+  // Calls `use` while weights() are the moving average's, if there is one.
+  void with_average(const std::function<void()>& use);
 
  private:
+  void exchange_average();
   View flat(const Buffer& buffer, DType dtype) const { return buffer.view(dtype, 1, size_); }
 
   Backend& backend_;

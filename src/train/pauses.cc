@@ -69,4 +69,9 @@ double share_done(const StopConfig& stop, const CheckpointState& state) {
   return std::min(share, 1.0);
 }
 
+double seconds_left(const StopConfig& stop, const CheckpointState& state) {
+  const double share = share_done(stop, state);
+  return share > 0 ? state.elapsed_seconds * (1 - share) / share : -1;
+}
+
 }  // namespace tandem

@@ -34,4 +34,7 @@ std::optional<std::string> end_reached(const StopConfig& stop, const CheckpointS
 // How much of the run is done, by the limit that comes first: 0 to 1.
 double share_done(const StopConfig& stop, const CheckpointState& state);
 
+// At the pace so far; -1 if nothing is known of it.
+double seconds_left(const StopConfig& stop, const CheckpointState& state);
+
 }  // namespace tandem

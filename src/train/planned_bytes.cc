@@ -12,8 +12,8 @@ size_t planned_bytes(const Backend& backend, const ModelConfig& config, DType co
   Arena arena([&planning](size_t bytes) { return planning.allocate(bytes); });
   arena.reserve(size_t{1} << 46);  // one chunk, so that the peak is the sum of what is taken
   LossTotals totals;
-  StepState state;
-  pass(model, weights, layout.batch(&state, Memory::device), &totals, arena);
+  StepInput input;
+  pass(model, weights, layout.batch(&input, Memory::device), &totals, arena);
   return arena.peak_bytes();
 }
 

@@ -1,7 +1,7 @@
 // What a run counts: how its state follows from a step, a validation and a return to a former state.
 #pragma once
 
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 
 namespace tandem {
 

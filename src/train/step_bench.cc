@@ -6,19 +6,13 @@
 
 #include "core/error.h"
 #include "core/stopwatch.h"
-#include "train/host_copy.h"
-#include "train/memory_plan.h"
+#include "train/learner.h"
 #include "train/product_rate.h"
-#include "train/setup.h"
 #include "train/step_flops.h"
-#include "train/stepper.h"
-#include "train/summed_update.h"
 
 namespace tandem {
 
 namespace {
-
-constexpr size_t kStepsUnderWay = 3;
 
 template <class Op>
 double seconds_of(Backend& backend, int repeats, const Op& op) {
@@ -54,12 +48,7 @@ void note_lengths(std::vector<std::string>& lengths, const TrainStep& step) {
   }
 }
 
-StepState state_of(const TrainStep& step, size_t number, uint64_t seed) {
-  return {.seed = seed,
-          .step = static_cast<uint32_t>(number),
-          .loss_scale = 1.0F / static_cast<float>(step.target_tokens),
-          .learning_rate = 1e-4F};
-}
+constexpr double kLearningRate = 1e-4;
 
 void take_all_but(size_t under_way, Stepper& stepper) {
   while (stepper.under_way() > under_way) {
@@ -67,29 +56,33 @@ void take_all_but(size_t under_way, Stepper& stepper) {
   }
 }
 
+void give(Learner& learner, const std::vector<TrainStep>& steps, size_t number, bool recorded) {
+  const StepInput input = learner.input_of(steps[number], static_cast<int64_t>(number), kLearningRate);
+  learner.stepper().give(steps[number], input, recorded);
+}
+
 // Op by op, so that the first product of every shape can be timed.
-void tune(Stepper& stepper, const std::vector<TrainStep>& steps, uint64_t seed) {
+void tune(Learner& learner, const std::vector<TrainStep>& steps) {
   for (size_t i = 0; i < steps.size(); ++i) {
-    stepper.give(steps[i], state_of(steps[i], i, seed), false);
-    take_all_but(0, stepper);
+    give(learner, steps, i, false);
+    take_all_but(0, learner.stepper());
   }
 }
 
 // Gives all steps; seconds of one, without the first `warm_up`.
-double time_steps(Backend& backend, Stepper& stepper, const std::vector<TrainStep>& steps, size_t warm_up,
-                  uint64_t seed) {
+double time_steps(Backend& backend, Learner& learner, const std::vector<TrainStep>& steps, size_t warm_up) {
   Stopwatch watch;
   for (size_t i = 0; i < steps.size(); ++i) {
     if (i == warm_up) {
       backend.wait();
       watch.lap();
     }
-    stepper.give(steps[i], state_of(steps[i], i, seed));
-    take_all_but(kStepsUnderWay, stepper);
+    give(learner, steps, i, true);
+    take_all_but(learner.stepper().usual_under_way(), learner.stepper());
   }
   backend.wait();
   const double seconds = watch.seconds();
-  take_all_but(0, stepper);
+  take_all_but(0, learner.stepper());
   return seconds / static_cast<double>(steps.size() - warm_up);
 }
 
@@ -109,19 +102,16 @@ void describe(StepBench& bench, std::span<const TrainStep> steps, const Stepper&
   bench.dead_share = rows > 0 ? 1 - tokens / rows : 0;
 }
 
-// One step, op by op, each timed by itself.
-std::vector<OpProfile> profile_step(Backend& backend, ModelState& weights, const TrainConfig& config,
-                                    const MemoryPlan& plan, const TrainStep& step, const StepState& state) {
+// The last step, op by op, each timed by itself.
+std::vector<OpProfile> profile_step(Backend& backend, const Corpus& corpus, const TrainConfig& config,
+                                    const LearnerRanks& ranks, const MemoryPlan& plan,
+                                    const std::vector<TrainStep>& steps) {
   ProfiledBackend profiled(backend);
-  const Transformer model(profiled, config.model);
-  Adam adam(profiled, model.parameters().flat_size(), {config.optimizer.adam});
-  const auto alone = make_single_communicator();
-  auto sums = make_team_update(profiled, model, weights, *alone, config.dist);
-  Stepper stepper(profiled, model, weights, adam, config.label_smoothing, plan.layouts, sums ? &*sums : nullptr);
-  stepper.reserve(plan.arena_bytes);
+  Learner learner(profiled, config, corpus, ranks, {.plan = plan});
+  learner.begin();
   profiled.forget();  // setting up is not part of a step
-  stepper.give(step, state, false);
-  stepper.take();
+  give(learner, steps, steps.size() - 1, false);
+  learner.stepper().take();
   return profiled.profile();
 }
 
@@ -132,50 +122,40 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
   require(!options.tune || backend->traits().replays,
           "nothing can be tuned on {}: only a GPU has algorithms to choose from", backend->description());
   const Backend::MemorySizes before = backend->memory_sizes();
-  const DType compute = compute_type(config.precision, *backend);
   if (!options.algorithms.empty()) {
     backend->use_algorithms(options.algorithms, "the table of algorithms");
   }
-  const Transformer model(*backend, config.model);
-  ModelState weights(*backend, model.parameters(), compute, false, TeamUpdate::unit(1));
-  initialize(HostCopy(*backend, weights.masters(), HostCopy::write).view(), model.parameters(), config.seed);
-  weights.refresh_copy();
-  std::optional<Adam> adam(std::in_place, *backend, model.parameters().flat_size(),
-                           UpdateSettings{config.optimizer.adam});
-  const MemoryPlan plan = plan_memory(*backend, compute, corpus, config, options.ranks);
-  Batcher batcher(corpus, plan.batch, 0, options.ranks);
+  const auto alone = make_single_communicator(), others = make_silent_communicator(options.ranks);
+  const LearnerRanks ranks{*alone, *others};
+  std::optional<Learner> learner(std::in_place, *backend, config, corpus, ranks);
+  learner->begin();
   std::vector<TrainStep> steps;
   for (int64_t i = 0; i < options.warm_up + options.steps; ++i) {
-    steps.push_back(batcher.next());
+    steps.push_back(learner->batcher().next());
+  }
+  const auto warm_up = static_cast<size_t>(options.warm_up);
+  if (options.tune) {
+    backend->set_tuning(true);
+    tune(*learner, steps);
+    backend->set_tuning(false);
   }
   StepBench bench;
-  const auto warm_up = static_cast<size_t>(options.warm_up);
-  {
-    const auto alone = make_single_communicator();
-    auto sums = make_team_update(*backend, model, weights, *alone, config.dist);
-    Stepper stepper(*backend, model, weights, *adam, config.label_smoothing, plan.layouts, sums ? &*sums : nullptr);
-    stepper.reserve(plan.arena_bytes);
-    if (options.tune) {
-      backend->set_tuning(true);
-      tune(stepper, steps, config.seed);
-      backend->set_tuning(false);
-    }
-    if (plan.layouts.size() > 1) {  // so that every size is recorded before its time counts
-      time_steps(*backend, stepper, steps, warm_up, config.seed);
-    }
-    bench.seconds = time_steps(*backend, stepper, steps, warm_up, config.seed);
-    bench.memory = before.own + before.free - std::min(before.free, backend->memory_sizes().free);
-    describe(bench, std::span(steps).subspan(warm_up), stepper, config.model);
+  const MemoryPlan plan = learner->plan();
+  if (plan.layouts.size() > 1) {  // so that every size is recorded before its time counts
+    time_steps(*backend, *learner, steps, warm_up);
   }
-  bench.too_long = batcher.too_long();
+  bench.seconds = time_steps(*backend, *learner, steps, warm_up);
+  bench.memory = before.own + before.free - std::min(before.free, backend->memory_sizes().free);
+  describe(bench, std::span(steps).subspan(warm_up), learner->stepper(), config.model);
+  bench.too_long = learner->batcher().too_long();
   bench.longest = config.model.max_length;
   bench.device = backend->description();
-  bench.parameters = model.parameters().count();
+  bench.parameters = learner->model().parameters().count();
   bench.algorithms = backend->algorithms();
-  adam.reset();  // the profile's needs as much
+  const DType compute = learner->compute();
+  learner.reset();  // the profile's takes as much memory
   if (options.profile) {
-    bench.profile = profile_step(*backend, weights, config, plan, steps.back(),
-                                 state_of(steps.back(), steps.size() - 1, config.seed));
+    bench.profile = profile_step(*backend, corpus, config, ranks, plan, steps);
   }
   bench.ceilings = measure_ceilings(*backend, compute);
   return bench;

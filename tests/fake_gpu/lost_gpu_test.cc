@@ -195,7 +195,7 @@ TEST_F(FakeGpu, AModelThatTheGpuCannotTakeIsRefusedFirst) {
             std::string::npos);
   const std::string large = refused({"model.width=1024", "model.heads=8"}, "300000000");
   EXPECT_NE(large.find("the model does not fit: its "), std::string::npos) << large;
-  EXPECT_NE(large.find(" MB with gradients and the optimizer's moments, and "), std::string::npos) << large;
+  EXPECT_NE(large.find(" MB with gradients and the optimizer's state, and "), std::string::npos) << large;
   EXPECT_EQ(read_text(directory_ / "run/latest/model.safetensors"), before);
 }
 

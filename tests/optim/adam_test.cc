@@ -66,7 +66,10 @@ struct Fixture {
 
   UpdateState step(double rate) {
     state.learning_rate = static_cast<float>(rate);
-    adam.step({view(w), {}, view(average), view(g)}, &state, &update);
+    const View sum = host_view(&squares, 1, 1);
+    backend->run(op::SumOfSquares{.sum = sum, .x = view(g)});
+    adam.prepare(&update, sum);
+    adam.update({view(w), {}, view(average), view(g)}, 0, &state, &update);
     return update;
   }
 
@@ -75,6 +78,7 @@ struct Fixture {
   std::unique_ptr<Backend> backend = make_cpu_backend(2);
   Adam adam;
   std::vector<float> w, average, g;
+  double squares = 0;
   StepState state;
   UpdateState update;
   Reference reference;
@@ -145,7 +149,27 @@ TEST(Adam, sizes_must_fit) {
   std::vector<float> w(8), g(7);
   StepState state;
   UpdateState update;
-  EXPECT_THROW(adam.step({host_view(w.data(), 1, 8), {}, {}, host_view(g.data(), 1, 7)}, &state, &update), Error);
+  const View weights = host_view(w.data(), 1, 8), gradients = host_view(g.data(), 1, 7);
+  EXPECT_THROW(adam.update({weights, {}, {}, gradients}, 0, &state, &update), Error);
+  EXPECT_THROW(adam.update({weights, {}, {}, weights}, 1, &state, &update), Error);  // past the moments' end
+}
+
+TEST(Adam, its_slots_are_the_moments_and_its_name_decides_how_weights_decay) {
+  const auto backend = make_cpu_backend(1);
+  const UpdateState update{.norm = 1, .updates = 1, .bias_correction1 = 0.1F, .bias_correction2 = 0.001F};
+  const StepState state{.learning_rate = 0.5F};
+  std::vector<float> weights{2}, gradients{0};
+  for (const auto& [name, decoupled] : {std::pair(OptimizerName::adam, false), std::pair(OptimizerName::adamw, true)}) {
+    const auto optimizer = make_optimizer(name, *backend, 1, {.adam = {.weight_decay = 0.25F}});
+    const std::vector<Slot> slots = optimizer->slots();
+    ASSERT_EQ(slots.size(), 2U);
+    EXPECT_EQ(slots[0].name, "m");
+    EXPECT_EQ(slots[1].name, "v");
+    weights[0] = 2;
+    optimizer->update({host_view(weights.data(), 1, 1), {}, {}, host_view(gradients.data(), 1, 1)}, 0, &state, &update);
+    EXPECT_EQ(weights[0] == 1.75F, decoupled);                // 2 * (1 - 0.5 * 0.25)
+    EXPECT_EQ(*slots[0].view.host<float>() == 0, decoupled);  // else the decay is a gradient
+  }
 }
 
 }  // namespace

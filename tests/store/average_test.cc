@@ -45,7 +45,7 @@ fs::path save(const fs::path& run, int64_t step, float value, double bleu, const
   checkpoint.source_tokenizer = tokenizer;
   const View view = host_view(moments.data(), 1, parameters.flat_size());
   return save_checkpoint(run, checkpoint, parameters,
-                         {host_view(weights.data(), 1, parameters.flat_size()), view, view, {}});
+                         {host_view(weights.data(), 1, parameters.flat_size()), {{"m", view}, {"v", view}}, {}});
 }
 
 float first_weight(const fs::path& directory) {

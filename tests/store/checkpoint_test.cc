@@ -54,7 +54,7 @@ struct Tensors {
   }
   CheckpointTensors views(bool with_ema) {
     const auto view = [](std::vector<float>& flat) { return host_view(flat.data(), 1, std::ssize(flat)); };
-    return {view(weights), view(m), view(v), with_ema ? view(ema) : View{}};
+    return {view(weights), {{"m", view(m)}, {"v", view(v)}}, with_ema ? view(ema) : View{}};
   }
 
   std::vector<float> weights, m, v, ema;
@@ -131,6 +131,27 @@ TEST(Checkpoint, GivesBackEveryBit) {
   std::vector<float> inference(saved.weights.size(), NAN);
   load_inference_weights(directory, layout, host_view(inference.data(), 1, std::ssize(inference)));
   EXPECT_EQ(inference, saved.ema);
+}
+
+// A slot of any shape beside those that have a number for each parameter.
+TEST(Checkpoint, AnOptimizersStateHasAnySlots) {
+  const TemporaryDirectory run(testing::memory_directory());
+  const ParameterLayout layout = small_layout();
+  Tensors saved(layout, 5), loaded(layout);
+  std::vector<float> scales{1, 2, 3, 4, 5, 6}, loaded_scales(6);
+  const auto tensors = [](Tensors& of, std::vector<float>& values, int64_t rows) {
+    CheckpointTensors all = of.views(false);
+    all.slots = {all.slots[1], {"scales", host_view(values.data(), rows, 6 / rows), false}};
+    return all;
+  };
+  const fs::path directory = save_checkpoint(run.path(), some_checkpoint(1), layout, tensors(saved, scales, 2));
+  load_tensors(directory, layout, tensors(loaded, loaded_scales, 2));
+  EXPECT_EQ(loaded.v, saved.v);
+  EXPECT_EQ(loaded_scales, scales);
+  EXPECT_TRUE(contains(message_of([&] { load_tensors(directory, layout, tensors(loaded, loaded_scales, 3)); }),
+                       "no F32 [3, 2] 'scales'"));
+  EXPECT_TRUE(
+      contains(message_of([&] { load_tensors(directory, layout, loaded.views(false)); }), "'m.embedding' is missing"));
 }
 
 TEST(Checkpoint, WithoutMovingAverageAndWithNanMetrics) {

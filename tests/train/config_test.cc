@@ -48,7 +48,7 @@ TEST(Config, FileThenOverrides) {
   EXPECT_EQ(config.batch.seed, 7u);
   EXPECT_EQ(config.batch.max_length, config.model.max_length);
   EXPECT_EQ(config.schedule.policy, SchedulePolicy::poly_decay);
-  EXPECT_TRUE(config.optimizer.adam.decoupled);
+  EXPECT_EQ(config.optimizer.name, OptimizerName::adamw);
   EXPECT_FLOAT_EQ(config.optimizer.adam.weight_decay, 0.01F);
   EXPECT_EQ(config.stop.max_epochs, 2);  // an integer is a number
   EXPECT_EQ(config.stop.metric, Metric::bleu);

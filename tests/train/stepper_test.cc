@@ -7,6 +7,9 @@
 
 #include "compare.h"
 #include "core/philox.h"
+#include "data/corpus_of.h"
+#include "train/fixed_shape.h"
+#include "train/learner.h"
 
 namespace tandem {
 namespace {
@@ -59,28 +62,32 @@ struct Outcome {
 
 // Six steps, of one round and of two in turn.
 Outcome train(const std::vector<RoundCapacity>& capacities, bool recorded) {
-  const auto backend = make_cpu_backend(1);
-  const ModelConfig config = small_model();
-  const Transformer model(*backend, config);
-  ModelState weights(*backend, model.parameters(), DType::f32, false);
-  initialize(weights.masters(), model.parameters(), 3);
-  Adam adam(*backend, model.parameters().flat_size(), {});
-  std::vector<BatchLayout> layouts;
+  const auto cpu = make_cpu_backend(1);
+  testing::FixedShape fixed(*cpu);
+  TrainConfig config;
+  config.model = small_model();
+  config.precision = Precision::f32;
+  config.dist.wire = DistConfig::Wire::f32;
+  config.label_smoothing = 0.1F;
+  MemoryPlan plan;
+  plan.batch.max_length = kLongest;
   for (const RoundCapacity& capacity : capacities) {
-    layouts.emplace_back(capacity, kLongest, config);
+    plan.layouts.emplace_back(capacity, kLongest, config.model);
   }
-  Stepper stepper(*backend, model, weights, adam, 0.1F, layouts);
+  const Corpus corpus = testing::corpus_of({{4}}, {{5}});
+  const auto alone = make_single_communicator();
+  Learner learner(capacities.empty() ? *cpu : static_cast<Backend&>(fixed), config, corpus, {*alone, *alone},
+                  {.plan = plan});
+  learner.begin();
+  Stepper& stepper = learner.stepper();
   Outcome outcome;
   for (uint32_t i = 0; i < 6; ++i) {
     const TrainStep step = make_step(i + 1, 1 + static_cast<int>(i % 2));
-    stepper.give(
-        step,
-        {.seed = 7, .step = i, .loss_scale = 1.0F / static_cast<float>(step.target_tokens), .learning_rate = 1e-3F},
-        recorded);
+    stepper.give(step, learner.input_of(step, i, 1e-3), recorded);
     EXPECT_EQ(stepper.under_way(), 1U);
     outcome.results.push_back(stepper.take());
   }
-  const View flat = weights.masters();
+  const View flat = learner.weights().masters();
   outcome.weights.assign(flat.host<float>(), flat.host<float>() + flat.size());
   return outcome;
 }
@@ -88,8 +95,8 @@ Outcome train(const std::vector<RoundCapacity>& capacities, bool recorded) {
 void expect_equal(const Outcome& a, const Outcome& b) {
   ASSERT_EQ(a.results.size(), b.results.size());
   for (size_t i = 0; i < a.results.size(); ++i) {
-    EXPECT_EQ(a.results[i].totals.tokens, b.results[i].totals.tokens);
-    EXPECT_NEAR(a.results[i].totals.nll / b.results[i].totals.nll, 1, 1e-5);
+    EXPECT_EQ(a.results[i].sums.totals.tokens, b.results[i].sums.totals.tokens);
+    EXPECT_NEAR(a.results[i].sums.totals.nll / b.results[i].sums.totals.nll, 1, 1e-5);
     EXPECT_NEAR(a.results[i].update.norm / b.results[i].update.norm, 1, 1e-4);
     EXPECT_EQ(b.results[i].update.updates, i + 1);
   }
@@ -118,7 +125,8 @@ TEST(Stepper, ThePlanIsWhatAStepTakes) {
   Arena arena([&](size_t bytes) { return backend->allocate(bytes); });
   arena.reserve(planned);
   std::vector<std::byte> block(layout.bytes());
-  layout.write(block, make_step(1, 1).rounds[0], {.loss_scale = 1});
+  const TrainStep step = make_step(1, 1);
+  layout.write(block, step.rounds[0], step, {.state = {.loss_scale = 1}});
   LossTotals totals;
   model.train(weights.weights(), weights.gradients(), layout.batch(block.data(), Memory::host), 0.1F, &totals, arena);
   EXPECT_EQ(arena.peak_bytes(), planned);

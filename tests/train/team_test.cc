@@ -1,8 +1,8 @@
 // One model trained by several ranks, as threads: the same sentences in every step, the same losses, the same bits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <mutex>
 #include <utility>
@@ -12,7 +12,8 @@
 #include "data/corpus_of.h"
 #include "dist/ranks.h"
 #include "train/fixed_shape.h"
-#include "train/stepper.h"
+#include "train/learner.h"
+#include "train/summed_update.h"
 
 namespace tandem {
 namespace {
@@ -25,7 +26,7 @@ constexpr int64_t kLongest = 24;
 struct Setting {
   int ranks = 1;
   int64_t micro_batch = 0;
-  TeamUpdateOptions update = {.bucket_bytes = 24000};
+  SummedUpdateOptions update = {.bucket_bytes = 24000};
   Tie tie = Tie::all;
   NormPlace norm = NormPlace::pre;
   bool fixed_shape = false;
@@ -119,82 +120,98 @@ struct Outcome {
   Traffic traffic, planned;
 };
 
+TrainConfig config_of(const Setting& setting) {
+  TrainConfig config;
+  config.model = small_model(setting);
+  config.precision = Precision::f32;
+  config.label_smoothing = 0.1F;
+  config.seed = 3;
+  config.optimizer.max_gradient_norm = 0.8F;
+  config.optimizer.ema_decay = setting.average ? 0.9F : 0;
+  config.dist.wire = setting.update.wire == DType::f64    ? DistConfig::Wire::f64
+                     : setting.update.wire == DType::bf16 ? DistConfig::Wire::bf16
+                                                          : DistConfig::Wire::f32;
+  config.dist.shard_optimizer = setting.update.shard_optimizer;
+  config.dist.bucket_mb = static_cast<double>(setting.update.bucket_bytes) / (1 << 20);
+  return config;
+}
+
+MemoryPlan plan_of(const Setting& setting, int ranks) {
+  MemoryPlan plan;
+  plan.batch = {.tokens = setting.tokens, .max_length = kLongest, .seed = 2};
+  plan.batch.round = {setting.micro_batch, setting.micro_batch, 0};
+  plan.batch.part_tokens = setting.update.wire == DType::f64 ? setting.part_tokens : 0;
+  plan.layouts.emplace_back(RoundCapacity{160, 160, 80}, kLongest, small_model(setting), ranks > 1);
+  return plan;
+}
+
+std::vector<float> values_of(const View& view) {
+  return view.empty() ? std::vector<float>() : std::vector<float>(view.host<float>(), view.host<float>() + view.size());
+}
+
+// What is read from a learner, written to it again, changes nothing.
+void expect_same_state_again(Learner& learner, const CheckpointTensors& all) {
+  HostTensors again = learner.host_tensors(HostCopy::write);
+  std::vector<std::vector<float>> before;
+  const std::vector<SlotTensor> slots = again.views().slots;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const View own = learner.optimizer().slots()[i].view;
+    before.push_back(values_of(own));
+    std::copy_n(all.slots[i].view.host<float>(), all.slots[i].view.size(), slots[i].view.host<float>());
+    if (own.data != slots[i].view.data) {
+      std::fill_n(own.host<float>(), own.size(), NAN);
+    }
+  }
+  again.commit();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    EXPECT_TRUE(testing::same_bits(values_of(learner.optimizer().slots()[i].view), before[i]));
+  }
+}
+
 // One rank's part; rank 0's outcome, but for `pairs`, which each rank adds to.
 Outcome train_rank(const Setting& setting, const Corpus& corpus, Communicator& communicator) {
   const auto cpu = make_cpu_backend(1);
-  const ModelConfig config = small_model(setting);
-  OpenUnits units(*cpu, config);
+  OpenUnits units(*cpu, small_model(setting));
   FixedShape fixed(*cpu);
-  Backend& backend = setting.fixed_shape ? static_cast<Backend&>(fixed) : units;
-  const Transformer model(backend, config);
   const int ranks = communicator.size();
-  ModelState weights(backend, model.parameters(), DType::f32, setting.average, TeamUpdate::unit(ranks));
-  initialize(weights.masters(), model.parameters(), 3);
-  if (setting.average) {
-    backend.copy(weights.average(), weights.masters());
-  }
-  std::optional<TeamUpdate> team;
-  const bool wide = setting.update.wire == DType::f64;
-  if (ranks > 1 || wide) {
-    team.emplace(backend, model, weights, communicator, setting.update);
-  }
-  Adam adam(backend, team ? team->moments() : model.parameters().flat_size(),
-            {.adam = {}, .max_norm = 0.8F, .average_decay = 0.9F});
-  std::vector<BatchLayout> layouts;
-  if (setting.fixed_shape) {
-    layouts.emplace_back(RoundCapacity{160, 160, 80}, kLongest, config, ranks > 1);
-  }
-  BatchConfig batch{.tokens = setting.tokens, .max_length = kLongest, .seed = 2};
-  batch.round = {setting.micro_batch, setting.micro_batch, 0};
-  batch.part_tokens = wide ? setting.part_tokens : 0;
-  Batcher batcher(corpus, batch, communicator.rank(), ranks);
-  Stepper stepper(backend, model, weights, adam, 0.1F, layouts, team ? &*team : nullptr);
+  Learner learner(setting.fixed_shape ? static_cast<Backend&>(fixed) : units, config_of(setting), corpus,
+                  {communicator, communicator},
+                  {.plan = plan_of(setting, ranks), .whole_parameters = setting.update.whole_parameters});
+  learner.begin();
   Outcome outcome;
   const Traffic before = communicator.traffic();
   for (int i = 0; i < setting.steps; ++i) {
-    const TrainStep step = batcher.next();
+    const TrainStep step = learner.batcher().next();
     outcome.pairs.emplace_back();
     for (const HostBatch& round : step.rounds) {
       outcome.pairs.back().insert(outcome.pairs.back().end(), round.pairs.begin(), round.pairs.end());
     }
-    stepper.give(step, {.seed = 7,
-                        .step = static_cast<uint32_t>(i),
-                        .loss_scale = 1.0F / static_cast<float>(step.target_tokens),
-                        .learning_rate = setting.learning_rate * std::min(1.0F, static_cast<float>(i + 1) / 20),
-                        .pause = communicator.rank() == 1 && i == 30 ? 1.0 : 0.0});
-    const StepResult result = stepper.take();
-    EXPECT_EQ(result.totals.tokens, static_cast<double>(step.target_tokens));
-    EXPECT_EQ(result.pause, ranks > 1 && i == 30 ? 1 : 0);
+    StepInput input = learner.input_of(step, i, setting.learning_rate * std::min(1.0F, static_cast<float>(i + 1) / 20));
+    input.pause = communicator.rank() == 1 && i == 30 ? 1.0 : 0.0;
+    learner.stepper().give(step, input);
+    const StepResult result = learner.stepper().take();
+    EXPECT_EQ(result.sums.totals.tokens, static_cast<double>(step.target_tokens));
+    EXPECT_EQ(result.sums.pause, ranks > 1 && i == 30 ? 1 : 0);
     EXPECT_GE(result.clock.end, result.clock.begin);
     EXPECT_GE(result.clock.communication_seconds(), 0);
-    outcome.losses.push_back(result.totals.nll / result.totals.tokens);
+    outcome.losses.push_back(result.sums.totals.nll / result.sums.totals.tokens);
     outcome.norms.push_back(result.update.norm);
-    outcome.open.push_back(units.take());
-    if (team) {
-      outcome.planned = outcome.planned + team->planned_traffic(static_cast<int64_t>(step.source_ids.size()),
-                                                                static_cast<int64_t>(step.target_ids.size()));
+    std::vector<int64_t> open = units.take();
+    if (step.rounds.empty()) {  // those of a pad
+      std::fill(open.begin(), open.end(), 0);
     }
+    outcome.open.push_back(open);
+    outcome.planned = outcome.planned + learner.stepper().planned_traffic(step);
   }
   outcome.traffic = {communicator.traffic().sent - before.sent, communicator.traffic().received - before.received};
-  const auto values = [](const View& view) {
-    return view.empty() ? std::vector<float>()
-                        : std::vector<float>(view.host<float>(), view.host<float>() + view.size());
-  };
-  outcome.weights = values(weights.masters());
-  outcome.m = values(adam.m());
-  outcome.v = values(adam.v());
-  if (team && team->sharded()) {
-    team->complete_average();
-    for (std::vector<float>* moment : {&outcome.m, &outcome.v}) {
-      std::vector<float> whole(static_cast<size_t>(team->padded())), again(moment->size());
-      team->gather_moment(whole.data(), moment->data(), communicator);
-      team->own_moment(again.data(), whole.data());
-      EXPECT_EQ(again, *moment);
-      whole.resize(static_cast<size_t>(model.parameters().flat_size()));
-      *moment = whole;
-    }
-  }
-  outcome.average = values(weights.average());
+  learner.update().complete(learner.weights().average());
+  const HostTensors tensors = learner.host_tensors(HostCopy::read);
+  const CheckpointTensors all = tensors.views();
+  outcome.weights = values_of(all.weights);
+  outcome.average = values_of(all.ema);
+  outcome.m = values_of(all.slots.at(0).view);
+  outcome.v = values_of(all.slots.at(1).view);
+  expect_same_state_again(learner, all);
   return outcome;
 }
 
@@ -302,6 +319,18 @@ void expect_same_training(const Outcome& actual, const Outcome& expected, const 
 }
 
 // Parts of a step are added up without rounding, so it does not matter who has which.
+// As an optimizer may ask for it whose arithmetic is not element by element.
+TEST(TeamTraining, ShardsMayEndAtTheEndsOfParameters) {
+  for (const DType wire : {DType::f32, DType::f64}) {
+    for (const int ranks : {2, 3}) {
+      Setting setting{.ranks = ranks, .update = {.wire = wire, .bucket_bytes = 24000}, .average = true, .steps = 12};
+      const Outcome whole = train(setting);
+      setting.update.shard_optimizer = setting.update.whole_parameters = true;
+      expect_same_bits(train(setting), whole, fmt::format("{} ranks, {}", ranks, name_of(wire)));
+    }
+  }
+}
+
 TEST(TeamTraining, InF64TheWeightsDoNotDependOnTheNumberOfRanks) {
   Setting setting{.update = {.wire = DType::f64, .bucket_bytes = 24000}, .average = true};
   const Outcome alone = train(setting);

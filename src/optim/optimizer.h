@@ -1,0 +1,73 @@
+// What turns gradients into new weights, and the state that it keeps from step to step.
+//
+// An optimizer is a class derived from Optimizer in a file of its own and a name in make_optimizer(). Whoever saves,
+// copies or shares out its state does so slot by slot.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace tandem {
+
+// A part of the model as an update works on it: flat buffers [1, n] in the backend's memory, owned by the caller.
+struct UpdateBuffers {
+  View masters;
+  View compute;    // the bf16 copy to refresh, or empty
+  View average;    // moving average of the masters, or empty; begins as a copy of them
+  View gradients;  // read only; whoever adds to them zeroes them
+
+  UpdateBuffers slice(int64_t begin, int64_t count) const;
+};
+
+// One of the f32 buffers that make up an optimizer's state, in the backend's memory.
+struct Slot {
+  enum class Extent : uint8_t {
+    parameters,  // [1, n]: a number for each parameter that this rank updates
+    shared,      // of any shape, the same numbers on every rank
+    own,         // of any shape, other numbers on every rank
+  };
+  std::string name;  // also in files
+  View view;
+  Extent extent = Extent::parameters;
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // All of its state but the count of updates, which lies in UpdateState. It begins at zero.
+  virtual std::vector<Slot> slots() const = 0;
+
+  // *update from the sums of squares of the gradient's parts, f64 [1, n], which are added in their order.
+  void prepare(UpdateState* update, const View& sums) {
+    backend_.run(op::PrepareUpdate{.update = update, .sums = sums, .settings = settings_});
+  }
+  // One update of a part of the model: that from element `first` of the slots on. `state`, whose learning rate counts,
+  // and `update` lie in the backend's memory. If the gradient is not finite, nothing changes.
+  void update(const UpdateBuffers& part, int64_t first, const StepState* state, const UpdateState* update);
+
+ protected:
+  // The backend must outlive the optimizer.
+  Optimizer(Backend& backend, const UpdateSettings& settings) : backend_(backend), settings_(settings) {}
+
+  virtual void change_weights(const UpdateBuffers& part, int64_t first, const StepState* state,
+                              const UpdateState* update) = 0;
+
+  Backend& backend_;
+  const UpdateSettings settings_;
+};
+
+enum class OptimizerName : uint8_t { adam, adamw };
+
+// Whether it must have each of a rank's parameters whole, because its arithmetic is not element by element.
+bool needs_whole_parameters(OptimizerName name);
+
+// count: of the parameters that this rank updates.
+std::unique_ptr<Optimizer> make_optimizer(OptimizerName name, Backend& backend, int64_t count,
+                                          const UpdateSettings& settings);
+
+}  // namespace tandem

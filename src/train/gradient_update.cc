@@ -1,0 +1,60 @@
+#include "train/gradient_update.h"
+
+#include "train/summed_update.h"
+
+namespace tandem {
+
+namespace {
+
+// One rank alone.
+class OwnUpdate final : public GradientUpdate {
+ public:
+  OwnUpdate(Backend& backend, ModelState& weights)
+      : backend_(backend), weights_(weights), squares_(backend.allocate(sizeof(double))) {}
+
+  int64_t own_parameters() const override { return weights_.masters().size(); }
+  void begin(const StepIds& /*ids*/) override {}
+  Gradients gradients(bool /*last*/) override { return weights_.gradients(); }
+  void finish(Optimizer& optimizer, const StepIds& /*ids*/, StepInput* input, StepResult* result) override {
+    const View squares = squares_.view(DType::f64, 1, 1);
+    backend_.run(op::SumOfSquares{.sum = squares, .x = weights_.gradients()});
+    optimizer.prepare(&result->update, squares);
+    optimizer.update({weights_.masters(), weights_.copy(), weights_.average(), weights_.gradients()}, 0, &input->state,
+                     &result->update);
+  }
+
+ private:
+  Backend& backend_;
+  ModelState& weights_;
+  Buffer squares_;  // f64: the sum of the gradient's
+};
+
+}  // namespace
+
+DType wire_type(const DistConfig& config, const Backend& backend, DType compute) {
+  using Wire = DistConfig::Wire;
+  const bool gpu = backend.stream().handle != nullptr;
+  require(config.wire != Wire::f64 || !gpu,
+          "dist.wire = \"f64\" is for CPUs: use \"auto\", \"f32\" or \"bf16\" on GPUs");
+  const bool automatic_f64 = compute == DType::f32 && !gpu;
+  return config.wire == Wire::f64 || (config.wire == Wire::automatic && automatic_f64) ? DType::f64
+         : config.wire == Wire::bf16                                                   ? DType::bf16
+                                                                                       : DType::f32;
+}
+
+std::unique_ptr<GradientUpdate> make_gradient_update(Backend& backend, const Transformer& model, ModelState& weights,
+                                                     Communicator& communicator, const TrainConfig& config,
+                                                     bool whole_parameters) {
+  const DType wire = wire_type(config.dist, backend, weights.weights().compute.dtype);
+  if (communicator.size() == 1 && wire != DType::f64) {
+    return std::make_unique<OwnUpdate>(backend, weights);
+  }
+  return std::make_unique<SummedUpdate>(
+      backend, model, weights, communicator,
+      SummedUpdateOptions{.wire = wire,
+                          .shard_optimizer = config.dist.shard_optimizer,
+                          .whole_parameters = whole_parameters,
+                          .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mb * (1 << 20))});
+}
+
+}  // namespace tandem

@@ -1,0 +1,143 @@
+#include "train/run_start.h"
+
+#include "backend/cuda_device.h"
+#include "core/file.h"
+#include "core/human.h"
+#include "core/log.h"
+#include "data/prepared_files.h"
+#include "train/product_rate.h"
+#include "train/setup.h"
+
+namespace tandem {
+
+namespace {
+
+// Weights belong to the pieces that they were trained on.
+void require_same_tokenizer(const Checkpoint& checkpoint, const Prepared& data, const std::filesystem::path& from) {
+  require(checkpoint.source_tokenizer == data.source.bytes() &&
+              checkpoint.target_tokenizer == (data.joint ? "" : data.target.front().bytes()),
+          "init = {}: this model's tokenizer is another one than that of {}; prepare the data with --tokenizer {}",
+          from.string(), data.directory.string(), (from / "source.model").string());
+}
+
+}  // namespace
+
+std::string use_algorithms(Backend& backend, const TeamRun& run, const TrainConfig& config) {
+  constexpr size_t kMostBytes = 1 << 20;
+  const bool has_own = !run.starts_over() && std::filesystem::exists(run.directory().algorithms());
+  if (has_own) {
+    try {
+      const std::string own = read_file(run.directory().algorithms(), kMostBytes);
+      backend.use_algorithms(own, run.directory().algorithms().string());
+      if (run.first() && !config.algorithms.empty() && own != small_file(config.algorithms)) {
+        log::warning("the run goes on with the algorithms that it began with, {}, not with {}",
+                     run.directory().algorithms().string(), config.algorithms);
+      }
+      return "";
+    } catch (const Error& error) {
+      log::warning("{}; the run does not go on with the same bits", error.what());
+    }
+  }
+  std::string table;
+  try {
+    table = config.algorithms.empty() ? "" : read_file(config.algorithms, kMostBytes);
+    if (!table.empty()) {
+      backend.use_algorithms(table, config.algorithms);
+    }
+  } catch (const Error& error) {
+    if (!has_own) {
+      throw;
+    }
+    log::warning("{}; the run goes on without a table", error.what());
+    return "";
+  }
+  if (!table.empty() && !has_own && run.first() && !run.starts_over() && find_latest(run.directory().root())) {
+    log::warning("the run began without a table of algorithms; with {} it does not go on with the same bits",
+                 config.algorithms);
+  }
+  return table;
+}
+
+CheckpointState begin_fresh(Learner& learner, const Prepared& data, const TrainConfig& config) {
+  learner.begin([&](const View& weights) {
+    if (!config.init.empty()) {
+      const auto from = resolve_model(config.init);
+      require_same_tokenizer(load_checkpoint(from, false), data, from);
+      load_inference_weights(from, learner.model().parameters(), weights);
+      log::info("the weights begin as those of {}", from.string());
+    }
+  });
+  CheckpointState state;
+  state.seed = config.seed;
+  state.data_fingerprint = data.fingerprint;
+  return state;
+}
+
+std::optional<RunCheckpoints::Loaded> resume(RunCheckpoints& checkpoints, const Learner& learner, const TeamRun& run,
+                                             const Prepared& data, const TrainConfig& config) {
+  const auto& root = run.directory().root();
+  const auto found = find_latest(root);
+  if (found) {
+    check_resume(load_checkpoint(*found), config, data.fingerprint, root);
+  }
+  auto loaded = checkpoints.load(found);
+  if (!loaded) {
+    return std::nullopt;
+  }
+  const CheckpointState& state = loaded->state;
+  log::info("going on from step {} ({}); --start-over begins anew", grouped(state.step),
+            found ? found->string() : "another host's checkpoint");
+  const RoundCapacity now = learner.fixed_round();
+  if (run.first() && now.source > 0 && state.round_source > 0 &&
+      (now.source != state.round_source || now.target != state.round_target)) {
+    log::warning(
+        "a round has room for {} + {} tokens now and had it for {} + {}: gradients are added up in another order, so "
+        "the run does not go on with the same bits",
+        grouped(now.source), grouped(now.target), grouped(state.round_source), grouped(state.round_target));
+  }
+  return loaded;
+}
+
+void write_settings(const TeamRun& run, const Prepared& data, const std::string& algorithms) {
+  const RunDirectory& directory = run.directory();
+  if (run.keeps_checkpoints()) {
+    write_file(directory.config(), run.settings());
+    const std::string statistics = small_file(data.directory / kStatisticsFile);
+    if (!statistics.empty()) {
+      write_file(directory.statistics(), statistics);
+    }
+  }
+  if (!algorithms.empty()) {
+    write_file(directory.algorithms(), algorithms);
+  }
+}
+
+Record setup_record(TeamRun& run, Learner& learner, Backend& backend, const TrainConfig& config,
+                    const CheckpointState& state) {
+  Record record{"setup", state.step};
+  record.add("schema", 1)
+      .add("rank", run.rank())
+      .add("ranks", run.size())
+      .add("node", run.team().node())
+      .add("nodes", run.team().nodes())
+      .add("host", run.team().world().host)
+      .add("device", config.device)
+      .add("backend", backend.description())
+      .add("parameters", static_cast<double>(learner.model().parameters().count()))
+      .add("precision", std::string(name_of(learner.compute())))
+      .add("wire", std::string(name_of(wire_type(config.dist, backend, learner.compute()))))
+      .add("sharded", config.dist.shard_optimizer ? 1 : 0)
+      .add("interface", run.interface())
+      .add("peak_flops", measure_product_rate(backend, learner.compute()))
+      .add("version", std::string(TANDEM_VERSION));
+  if (run.size() > 1) {  // of a usual step: each side's rows vary a little from step to step
+    Batcher batcher = learner.batcher();
+    batcher.seek(state.cursor);
+    const Traffic planned = learner.stepper().planned_traffic(batcher.next());
+    record.add("planned_sent_bytes", static_cast<double>(planned.sent))
+        .add("planned_received_bytes", static_cast<double>(planned.received));
+  }
+  return record;
+}
+
+}  // namespace tandem

@@ -1,0 +1,33 @@
+// What a run begins with: the table of algorithms, the weights and state, the record "setup".
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "data/prepared.h"
+#include "observe/metrics.h"
+#include "train/learner.h"
+#include "train/run_checkpoints.h"
+#include "train/team_run.h"
+
+namespace tandem {
+
+// Uses the table that the run began with, so that a resumed run computes the same bits. If it has none, or one that is
+// of no use here, uses the config's, which the run shall keep and which is returned.
+std::string use_algorithms(Backend& backend, const TeamRun& run, const TrainConfig& config);
+
+// Fresh weights, or those of config.init, in the learner; gives the state to begin with.
+CheckpointState begin_fresh(Learner& learner, const Prepared& data, const TrainConfig& config);
+
+// Brings the newest checkpoint of the run into the learner. Nothing if there is none; fails if it is of other data or
+// another model.
+std::optional<RunCheckpoints::Loaded> resume(RunCheckpoints& checkpoints, const Learner& learner, const TeamRun& run,
+                                             const Prepared& data, const TrainConfig& config);
+
+// Writes what those who read the run later need: settings, statistics of the data, algorithms.
+void write_settings(const TeamRun& run, const Prepared& data, const std::string& algorithms);
+
+Record setup_record(TeamRun& run, Learner& learner, Backend& backend, const TrainConfig& config,
+                    const CheckpointState& state);
+
+}  // namespace tandem

@@ -1,0 +1,81 @@
+#include "train/step_meter.h"
+
+#include "observe/memory.h"
+#include "train/step_flops.h"
+
+namespace tandem {
+
+TrainPoint counts_of(const TrainStep& step, int64_t number, double learning_rate, const ModelConfig& model,
+                     const Stepper& stepper) {
+  TrainPoint counts;
+  counts.records = 0;  // a part of one
+  counts.steps = 1;
+  counts.step = number;
+  counts.epoch = step.epochs_done;
+  counts.learning_rate = learning_rate;
+  counts.pairs = static_cast<double>(step.pairs);
+  counts.source_tokens = static_cast<double>(step.source_tokens);
+  counts.target_tokens = static_cast<double>(step.target_tokens);
+  counts.flops = step_flops(model, step);
+  counts.rows = static_cast<double>(stepper.rows_of(step));
+  counts.dead_rows = counts.rows - static_cast<double>(tokens_of(step));
+  const Traffic planned = stepper.planned_traffic(step);
+  counts.sent_bytes = static_cast<double>(planned.sent);
+  counts.received_bytes = static_cast<double>(planned.received);
+  return counts;
+}
+
+void StepMeter::begin() {
+  traffic_ = communicator_.traffic();
+  transferred_ = communicator_.transfer_seconds();
+  resume();
+}
+
+void StepMeter::resume() {
+  counted_.lap();
+  ended_ = 0;
+}
+
+void StepMeter::forget() {
+  window_ = {};
+  losses_ = {};
+  ended_ = 0;
+}
+
+void StepMeter::wait_for_data(double seconds) {
+  window_.data_seconds += seconds;
+  window_.compute_seconds -= seconds;  // count() adds the whole step
+}
+
+void StepMeter::count(const GivenStep& given, const StepResult& result, double elapsed_seconds) {
+  const double waited = result.clock.communication_seconds();
+  window_ = merged(window_, given.counts);
+  window_.elapsed_seconds = elapsed_seconds;
+  window_.communication_seconds += waited;
+  window_.compute_seconds += counted_.lap() - waited;
+  window_.idle_seconds += ended_ == 0 ? 0 : static_cast<double>(result.clock.begin - ended_) * 1e-9;
+  ended_ = result.clock.end;
+  if (result.update.finite == 0) {
+    ++window_.skipped_steps;
+    return;
+  }
+  add_losses(window_, losses_, result.sums.totals);
+  window_.gradient_norm = result.update.norm;
+  window_.clipped_gradient_norm = result.update.norm * static_cast<double>(result.update.clip_factor);
+}
+
+TrainPoint StepMeter::take_window() {
+  const Traffic now = communicator_.traffic();
+  if (now.sent > 0) {  // otherwise the engine does not count, and the plan stands for it
+    window_.sent_bytes = static_cast<double>(now.sent - traffic_.sent);
+    window_.received_bytes = static_cast<double>(now.received - traffic_.received);
+    traffic_ = now;
+  }
+  window_.transfer_seconds = communicator_.transfer_seconds() - transferred_;
+  transferred_ += window_.transfer_seconds;
+  window_.peak_memory_bytes = static_cast<double>(peak_memory());
+  losses_ = {};
+  return std::exchange(window_, {});
+}
+
+}  // namespace tandem
