@@ -1,6 +1,7 @@
 // What a run counts: how its state follows from a step, a validation and a return to a former state.
 #pragma once
 
+#include "backend/operands.h"
 #include "store/checkpoint.h"
 
 namespace tandem {

@@ -11,6 +11,7 @@
 #include "core/signals.h"
 #include "core/stopwatch.h"
 #include "data/prefetch.h"
+#include "observe/progress.h"
 #include "train/gradient_communicator.h"
 #include "train/learner.h"
 #include "train/pauses.h"

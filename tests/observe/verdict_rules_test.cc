@@ -49,15 +49,16 @@ TEST(VerdictRules, HowLong) {
 }
 
 TEST(VerdictRules, StepTime) {
-  StepTimes t{.records = 19, .sums = {.steps = 100, .step_seconds = 90, .data = 9, .validation = 5, .checkpoint = 5}};
+  StepTimes t{.records = 19, .sums = {.steps = 100, .compute_seconds = 81, .data_seconds = 9, .validation_seconds = 5,
+                                       .checkpoint_seconds = 5}};
   EXPECT_EQ(step_time({}).label, "empty");
   EXPECT_EQ(step_time(t).label, "steady");
   EXPECT_EQ(step_time(t).confidence, Confidence::medium);
   EXPECT_DOUBLE_EQ(figure_of(step_time(t), "mean"), 0.9);
   EXPECT_DOUBLE_EQ(figure_of(step_time(t), "mean_with_pauses"), 1);
-  t.sums.checkpoint = 6;
+  t.sums.checkpoint_seconds = 6;
   EXPECT_EQ(step_time(t).label, "evaluation_heavy");
-  t.sums.data = 9.1;
+  t.sums.data_seconds = 9.1;
   EXPECT_EQ(step_time(t).label, "slow_data");
   t.slowdown = 1.11;
   EXPECT_EQ(step_time(t).label, "slowing_down");
