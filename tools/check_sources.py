@@ -278,7 +278,7 @@ def wrong_arrows(root):
         listing = root / 'src' / folder / 'CMakeLists.txt'
         if listing.exists() and arrows.get(folder) is not None:
             text = re.sub(r'#[^\n]*', '', listing.read_text())
-            libraries = set(re.findall(r'\btandem_(\w+)', text)) & set(folders) - {folder}
+            libraries = set(re.findall(r'\btandem_(\w+)\b(?!\()', text)) & set(folders) - {folder}
             linked = set().union(*(reach(library, arrows) for library in libraries)) & set(folders)
             allowed = reach(folder, arrows) & set(folders) - {folder}
             if linked != allowed:
