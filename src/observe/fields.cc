@@ -138,7 +138,7 @@ Record train_record(const TrainPoint& point, bool first_rank) {
   Record record{.kind = "train", .step = point.step};
   for (const Field<TrainPoint>& field : kTrainFields) {
     if (field.writer == WrittenBy::every_rank || (field.writer == WrittenBy::first_rank && first_rank)) {
-      const double value = field.derived != nullptr ? field.derived(point) : point.*field.member;
+      const double value = field.of(point);
       record.add(std::string(field.name), field.merge == Merge::by_steps ? value / point.steps : value);
     }
   }

@@ -4,6 +4,7 @@
 // is a member and a row here, and the place where it is measured.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -38,9 +39,9 @@ struct TrainPoint {
 struct ValidPoint {
   int64_t step = 0;
   double time = 0;
-  double nll = kUnknown, perplexity = kUnknown, accuracy = kUnknown, train_nll = kUnknown;
+  double nll = kUnknown, accuracy = kUnknown, train_nll = kUnknown;
   double bleu = kUnknown, bleu_low = kUnknown, bleu_high = kUnknown, chrf = kUnknown;
-  double seconds = kUnknown, elapsed_seconds = kUnknown, too_long = kUnknown;
+  double seconds = kUnknown, elapsed_seconds = kUnknown;
 };
 
 struct SamplePoint {
@@ -110,11 +111,13 @@ struct Field {
   std::string_view name;
   const char* unit;
   Merge merge;  // `last` in records that are never merged
-  double Point::*member;
+  double Point::*member;  // nullptr: written, not read
   const char* meaning;
   double most = kMostBelieved;  // that a reader believes; kAnyNumber: every number
   WrittenBy writer = WrittenBy::every_rank;
-  double (*derived)(const Point&) = nullptr;  // instead of a member: written, not read
+  double (*derived)(const Point&) = nullptr;  // the value of a field without a member
+
+  double of(const Point& p) const { return derived != nullptr ? derived(p) : member != nullptr ? p.*member : kUnknown; }
 };
 
 struct TextField {
@@ -176,7 +179,8 @@ inline constexpr Field<TrainPoint> kTrainFields[] = {
 inline constexpr Field<ValidPoint> kValidFields[] = {
     {"nll", "nats", Merge::last, &ValidPoint::nll,
      "cross-entropy a target token, the end mark counted, without smoothing and dropout", kAnyNumber},
-    {"perplexity", "", Merge::last, &ValidPoint::perplexity, "exp(nll)", kAnyNumber},
+    {"perplexity", "", Merge::last, nullptr, "exp(nll)", kAnyNumber, WrittenBy::every_rank,
+     [](const ValidPoint& p) { return std::exp(p.nll); }},
     {"accuracy", "share", Merge::last, &ValidPoint::accuracy, "target tokens that the model finds most likely",
      kAnyNumber},
     {"train_nll", "nats", Merge::last, &ValidPoint::train_nll, "nll of a fixed sample of training pairs", kAnyNumber},
@@ -187,7 +191,7 @@ inline constexpr Field<ValidPoint> kValidFields[] = {
     {"chrf", "0 to 100", Merge::last, &ValidPoint::chrf, "chrF of the decoded text", kAnyNumber},
     {"seconds", "s", Merge::last, &ValidPoint::seconds, "the validation took"},
     {"elapsed_seconds", "s", Merge::last, &ValidPoint::elapsed_seconds, "training time of the run, over all starts"},
-    {"too_long", "", Merge::last, &ValidPoint::too_long, "pairs left out of the loss; absent if none is"},
+    {"too_long", "", Merge::last, nullptr, "pairs left out of the loss; absent if none is"},
 };
 
 inline constexpr TextField kValidTexts[] = {

@@ -58,7 +58,9 @@ Json validations_json(const RankMetrics& m, size_t most) {
     }
     Json validation = {{"step", m.valid[i].step}, {"time", m.valid[i].time}};
     for (const Field<ValidPoint>& field : kValidFields) {
-      validation[std::string(field.name)] = finite(m.valid[i].*field.member);
+      if (field.member != nullptr) {
+        validation[std::string(field.name)] = finite(field.of(m.valid[i]));
+      }
     }
     all.push_back(std::move(validation));
   }

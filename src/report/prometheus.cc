@@ -74,8 +74,7 @@ void add_fields(std::string& text, std::span<const RunReport> reports, const std
                   return kUnknown;
                 }
                 const Point& newest = (metrics.*points).back();
-                const double value = field.derived != nullptr ? field.derived(newest) : newest.*field.member;
-                return a_step ? value / steps_of(newest) : value;
+                return a_step ? field.of(newest) / steps_of(newest) : field.of(newest);
               });
   }
 }
