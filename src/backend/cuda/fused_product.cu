@@ -14,7 +14,6 @@
 #include "backend/cuda/exponential_epilogue.cuh"
 #include "backend/cuda/fused_epilogue.cuh"
 #include "backend/cuda/fused_product.h"
-#include "backend/cuda/store_epilogue.cuh"
 
 namespace tandem::cuda {
 
@@ -411,28 +410,6 @@ void fused_backward(const View& dx, const ConstView& dy, const ConstView& w, con
                            .rows = static_cast<int>(dx.rows),
                            .cols = static_cast<int>(dx.cols),
                            .scale = scale},
-              processors, stream);
-}
-
-// Microseconds, and on another H200, 2 to 3 % slower, by cuBLASLt's first proposal (25,024 rows, each alone): 512
-// columns from 512 26.9 and 30.8, from 1536 60.0 and 64.8; 1536 from 512 64.3 and 68.1. A step gains nothing by the
-// deeper and the wider ones. The clusters' last round of tiles has to be nearly full; with few rows plain_product.h is
-// faster and comes first.
-bool large_product_possible(const View& result, const ConstView& a, const ConstView& w, int processors) {
-  constexpr int64_t kMostCols = 1536, kMostDepth = 1536, kPercent = 85;
-  const int64_t clusters = std::max(1, processors / kCluster);
-  const int64_t tiles = divide_up(result.rows, kCluster * kTileRows) * divide_up(result.cols, kTileCols);
-  return result.cols <= kMostCols && a.cols <= kMostDepth &&
-         tiles * 100 >= divide_up(tiles, clusters) * clusters * kPercent && fused_product_possible(result, a, w, {});
-}
-
-void large_forward(const View& y, const ConstView& x, const ConstView& w, int processors, cudaStream_t stream) {
-  run_product(y, x, w, StoreEpilogue<false>{.result = map_of(y, kGroupRows), .cols = static_cast<int>(y.cols)},
-              processors, stream);
-}
-
-void large_backward(const View& dx, const ConstView& dy, const ConstView& w, int processors, cudaStream_t stream) {
-  run_product(dx, dy, w, StoreEpilogue<true>{.result = map_of(dx, kGroupRows), .cols = static_cast<int>(dx.cols)},
               processors, stream);
 }
 

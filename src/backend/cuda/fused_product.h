@@ -23,12 +23,6 @@ void fused_backward(const View& dx, const ConstView& dy, const ConstView& w, con
                     float* partial, int processors, cudaStream_t stream);
 int64_t fused_parts(int64_t rows);
 
-// The same kernel without an epilogue: y = x w', dx = dy w. Its blocks are in place when the kernel before ends, which
-// those of cuBLASLt are not. Possible: also where it is the faster one.
-bool large_product_possible(const View& result, const ConstView& a, const ConstView& w, int processors);
-void large_forward(const View& y, const ConstView& x, const ConstView& w, int processors, cudaStream_t stream);
-void large_backward(const View& dx, const ConstView& dy, const ConstView& w, int processors, cudaStream_t stream);
-
 // Of each row of logits. Parts: of kExponentialCols columns, side by side in rows of [parts, rows].
 struct ExponentialRows {
   const int32_t* labels;  // -1: none

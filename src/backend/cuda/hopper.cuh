@@ -150,11 +150,6 @@ __device__ inline void sync_cluster() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// Barrier `id` (1 to 15) among `threads` threads.
-__device__ inline void sync_threads_of(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 // ---- the copy engine: one box of a matrix, beginning at (row, col); what lies outside the matrix reads as 0. All
 // lanes of a warp come here with the same arguments and one of them asks: with a branch for that thread, the compiler
 // gives up the registers that all lanes share in the whole loop around it, between the products too.
@@ -192,22 +187,6 @@ __device__ inline void prefetch_box(const CUtensorMap& map, int row, int col) {
       "r"(col), "r"(row)
       : "memory");
 }
-// The other way; what lies outside the matrix is not written. Threads that wrote the box call publish_box, then
-// synchronise with the warp that stores it.
-__device__ inline void publish_box() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-__device__ inline void store_box(const CUtensorMap& map, int row, int col, uint32_t from) {
-  asm volatile(
-      "{\n"
-      ".reg .pred one;\n"
-      "elect.sync _|one, 0xFFFFFFFF;\n"
-      "@one cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\n"
-      "@one cp.async.bulk.commit_group;\n"
-      "}" ::"l"(&map),
-      "r"(col), "r"(row), "r"(from)
-      : "memory");
-}
-// Until the copy engine has read all boxes that this warp gave it: then their memory may be written, or the block end.
-__device__ inline void wait_boxes_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
@@ -265,10 +244,8 @@ __device__ void multiply_64x256(float (&sums)[128], uint64_t a, uint64_t b, bool
       : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedB ? 1 : 0));
 }
 
-// sums [64, 128] in the same way = or += a [64, 16] b [16, 128]. a is given as [64, 16], transposed as [16, 64]; b as
-// [128, 16], transposed as [16, 128].
-template <bool kTransposedA, bool kTransposedB>
-__device__ void multiply_64x128(float (&sums)[64], uint64_t a, uint64_t b, bool add) {
+// sums [64, 128] in the same way = or += a [64, 16] b [16, 128]; both are given transposed, as [16, 64] and [16, 128].
+__device__ inline void multiply_64x128(float (&sums)[64], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n"
       ".reg .pred keeps;\n"
@@ -278,30 +255,10 @@ __device__ void multiply_64x128(float (&sums)[64], uint64_t a, uint64_t b, bool 
       " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, \n"
       " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, \n"
       " %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, \n"
-      "%64, %65, keeps, 1, 1, %67, %68;\n"
+      "%64, %65, keeps, 1, 1, 1, 1;\n"
       "}"
       : TANDEM_SUMS_64(0)
-      : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedA ? 1 : 0), "n"(kTransposedB ? 1 : 0));
-}
-
-// sums [64, 192] in the same way; b is given as [192, 16].
-template <bool kTransposedA>
-__device__ void multiply_64x192(float (&sums)[96], uint64_t a, uint64_t b, bool add) {
-  asm volatile(
-      "{\n"
-      ".reg .pred keeps;\n"
-      "setp.ne.b32 keeps, %98, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16\n"
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, \n"
-      " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, \n"
-      " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, \n"
-      " %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, \n"
-      " %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, \n"
-      " %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, \n"
-      "%96, %97, keeps, 1, 1, %99, 0;\n"
-      "}"
-      : TANDEM_SUMS_64(0), TANDEM_SUMS_16(64), TANDEM_SUMS_16(80)
-      : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedA ? 1 : 0));
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
 #undef TANDEM_SUMS_64
@@ -321,12 +278,6 @@ __device__ void settle(float (&sums)[kCount]) {
 __device__ inline void store_blocks(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1), "r"(r2),
                "r"(r3)
-               : "memory");
-}
-// The same with the blocks transposed: lane 4 g + t has rows 2t, 2t + 1 of column g.
-__device__ inline void store_blocks_transposed(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1),
-               "r"(r2), "r"(r3)
                : "memory");
 }
 

@@ -5,7 +5,6 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/dropout.cuh"
 #include "backend/cuda/fused_product.h"
-#include "backend/cuda/plain_product.h"
 
 namespace tandem {
 
@@ -113,15 +112,6 @@ void op::Linear::run(CudaBackend& gpu) const {
   if (pass && activation == Activation::relu && !bias.empty() && vectors_of_8(bias) &&
       fused_product_possible(y, x, w, bits)) {
     fused_forward(y, x, w, bias, bits, DropoutArguments(dropout), gpu.processors(), gpu.queue());
-    return;
-  }
-  const bool plain = !pass && activation == Activation::none;
-  if (plain && plain_product_possible(y, x, w)) {
-    plain_forward(y, x, w, bias, gpu.processors(), gpu.queue());
-    return;
-  }
-  if (plain && bias.empty() && large_product_possible(y, x, w, gpu.processors())) {
-    large_forward(y, x, w, gpu.processors(), gpu.queue());
     return;
   }
   gpu.gemm().run({.c = product,

@@ -5,7 +5,6 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/dropout.cuh"
 #include "backend/cuda/fused_product.h"
-#include "backend/cuda/plain_product.h"
 
 namespace tandem {
 
@@ -109,13 +108,7 @@ void op::LinearBackwardInput::run(CudaBackend& gpu) const {
     }
     return;
   }
-  if (plain_product_possible(dx, dy, w)) {
-    plain_backward(dx, dy, w, accumulate, gpu.processors(), gpu.queue());
-  } else if (!accumulate && large_product_possible(dx, dy, w, gpu.processors())) {
-    large_backward(dx, dy, w, gpu.processors(), gpu.queue());
-  } else {
-    gpu.gemm().run({.c = dx, .a = dy, .b = w, .beta = accumulate ? 1.0F : 0.0F});
-  }
+  gpu.gemm().run({.c = dx, .a = dy, .b = w, .beta = accumulate ? 1.0F : 0.0F});
   if (!masked && !sums) {
     return;
   }

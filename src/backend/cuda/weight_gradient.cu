@@ -126,7 +126,7 @@ __device__ void multiply_stages(float (&sums)[64], Stages<S> stages, const Part&
 #pragma unroll
     for (int i = 0; i < kDepth / 16; ++i) {
       const uint64_t tokens = descriptor_step(i * 16 * 128);
-      multiply_64x128<true, true>(sums, a + tokens, b + tokens, step > part.first || i > 0);
+      multiply_64x128(sums, a + tokens, b + tokens, step > part.first || i > 0);
     }
     commit_products();
     wait_products<1>();
