@@ -31,7 +31,7 @@ std::unique_ptr<Backend> make_cpu_backend(int threads) { return std::make_unique
 std::unique_ptr<Backend> make_backend(const std::string& device, int threads) {
   const std::string problem = device == "auto" ? why_no_cuda() : "";
   if (!problem.empty() && std::filesystem::exists("/proc/driver/nvidia/version")) {
-    log::warning("this machine has an NVIDIA driver, but the CPU computes: {}", problem);
+    log::warning("NVIDIA driver found, but running on the CPU: {}", problem);
   }
   if (device == "cpu" || !problem.empty()) {
     return make_cpu_backend(threads);

@@ -11,7 +11,7 @@ namespace tandem {
 
 namespace {
 
-constexpr size_t kMostValidations = 1 << 14;  // before every second one is left out
+constexpr size_t kMostValidations = 1 << 14;  // above this, every second validation is dropped
 constexpr size_t kMostSamples = 256, kMostEvents = 4096, kMostSetups = 256;
 constexpr size_t kLongestLine = 1 << 20;  // bytes
 constexpr double kLargestStep = 1e15;

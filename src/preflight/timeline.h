@@ -7,7 +7,7 @@ namespace tandem {
 
 struct TimedMessage {
   double ready = 0;         // seconds from the step's beginning
-  double bytes = 0;         // both ways, halved: for a reduce-scatter or an all-gather, half of the buffer's
+  double bytes = 0;         // mean of bytes sent and received; half the buffer for reduce-scatter and all-gather
   bool gradients = false;   // in the type of the wire
   bool after_join = false;  // part of the update, which waits for it
 };

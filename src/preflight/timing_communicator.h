@@ -13,7 +13,7 @@ namespace tandem {
 class TimingCommunicator final : public Communicator {
  public:
   struct Message {
-    double bytes = 0;        // both ways, halved: for a reduce-scatter or an all-gather, half of the buffer's
+    double bytes = 0;        // mean of bytes sent and received; half the buffer for reduce-scatter and all-gather
     bool gradients = false;  // in the type of the wire, which the user can choose
     uint64_t ready = 0;      // when it could have started, by the backend's clock
   };

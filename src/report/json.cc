@@ -164,7 +164,7 @@ Json run_json(const RunReport& report, size_t numbers, const JsonDetail& detail)
   return json;
 }
 
-// Only texts hold these characters.
+// Safe on the whole JSON: these characters occur only inside strings.
 std::string fit_for_a_page(const std::string& json) {
   std::string text;
   text.reserve(json.size() + json.size() / 64);

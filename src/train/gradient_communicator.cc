@@ -29,7 +29,7 @@ std::unique_ptr<Communicator> make_host_communicator(Team& team, const DistConfi
   return make_hierarchical_communicator(team);
 }
 
-// Ranks that choose by themselves (device = auto) may not have found the same.
+// With device = auto, ranks may have picked different device types.
 void require_same_kind(Team& team, bool gpu) {
   const std::vector<std::string> kinds = team.gather(gpu ? "a GPU" : "the CPU");
   for (int rank = 1; rank < team.size(); ++rank) {

@@ -1,4 +1,5 @@
-// A training run as one of its ranks sees it: who the others are, whose disk is whose, and what they must agree on.
+// A training run as one of its ranks sees it: the other ranks, which of them share a disk, and what
+// they must agree on.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // The training run: from a config to a trained model in a run directory.
 //
-// One optimizer step is the next pairs of the shuffled stream (data/batcher.h), worked through in one or more rounds.
-// A run that was stopped, killed or moved goes on from its latest checkpoint as if nothing had happened, bit for bit.
+// One optimizer step is the next pairs of the shuffled stream (data/batcher.h), split into one or more micro-batches.
+// A run that was stopped, killed or moved resumes from its latest checkpoint as if nothing had happened, bit for bit.
 #pragma once
 
 #include <map>

@@ -90,8 +90,8 @@ __device__ constexpr int place(int row, int piece) {
 __device__ inline void keep(uint32_t& value) { asm volatile("" : "+r"(value)); }
 __device__ inline void keep(const Bf16*& value) { asm volatile("" : "+l"(value)); }
 
-// Where `where` holds, without a branch around it: 16 bytes to an address in shared memory, zeros where !present; done
-// after a wait.
+// Predicated: copies 16 bytes to an address in shared memory only if `where`, without branching; zeros if !present.
+// Done after a wait.
 __device__ inline void copy_async(uint32_t to, const void* from, bool present, bool where) {
   asm volatile(
       "{\n"

@@ -260,7 +260,7 @@ struct GateEpilogue {
       asm volatile("prefetch.global.L2 [%0];" ::"l"(gate + row * gate_stride + col / 8));
     }
   }
-  // Of the lane's unit, row lane / 8 + 4 i has byte i % 4 of word i / 4.
+  // Byte i % 4 of word i / 4 is the gate of row (lane / 8 + 4 i) in this lane's unit.
   struct alignas(16) Gates {
     uint32_t words[kGroupRows / 16];
   };

@@ -126,8 +126,8 @@ struct Bringer {
   }
 };
 
-// The warp has done with a stage. Of the last ones nobody waits for that, and the other block may be gone; `awaited`:
-// how many come before them.
+// Releases a stage. Skipped for the last ones: nobody waits, and the peer block may have exited. `awaited`: how many
+// come before them.
 __device__ void release_stage(uint32_t barrier, int lane, int& awaited) {
   if (lane < kCluster && awaited > 0) {
     arrive_at(barrier, lane);

@@ -112,7 +112,7 @@ __device__ inline uint4 load_16(const void* from, bool where) {
   return where ? *static_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
 }
 
-// Where `where` holds, without a branch around it.
+// Predicated: stores only if `where`, without branching.
 __device__ inline void store_8(float* to, float x, float y, bool where) {
   asm volatile(
       "{\n"

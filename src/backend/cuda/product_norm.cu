@@ -68,7 +68,7 @@ struct Bringer {
   }
 };
 
-// The warp has done with a stage.
+// Releases a stage.
 template <int kCluster>
 __device__ void release_stage(uint32_t barrier, int lane) {
   if (lane < kCluster) {
