@@ -125,11 +125,12 @@ void print(const StepBench& bench) {
                 bench.longest);
   }
   std::printf(
-      "step: %.3f ms, %.0f source + %.0f target tokens in %.2f rounds, %.0f target tokens/s, %.1f TFLOP/s (%.1f %% of "
+      "step: %.3f ms, %.0f source + %.0f target tokens in %.2f micro-batches, %.0f target tokens/s, %.1f TFLOP/s (%.1f "
+      "%% of "
       "the large product), dead rows %.2f %%, memory %.2f GiB\n",
-      bench.seconds * 1e3, bench.source_tokens, bench.target_tokens, bench.rounds, bench.target_tokens / bench.seconds,
-      bench.flops / bench.seconds / 1e12, 100 * bench.flops / bench.seconds / peak, 100 * bench.dead_share,
-      static_cast<double>(bench.memory) / (1 << 30));
+      bench.seconds * 1e3, bench.source_tokens, bench.target_tokens, bench.micro_batches,
+      bench.target_tokens / bench.seconds, bench.flops / bench.seconds / 1e12, 100 * bench.flops / bench.seconds / peak,
+      100 * bench.dead_share, static_cast<double>(bench.memory) / (1 << 30));
 }
 
 void run_peer(const Options& options, const ModelConfig& model, const StepBench& bench) {
@@ -205,7 +206,7 @@ void add_bench(Program& program) {
   command.option("--data", options->data, "a directory made by `tandem prepare`, for its sentences");
   command.option("--lengths", options->lengths, "instead of --data: a file of \"source target\" token counts");
   command.option("--tokens", options->tokens, "of a step, for each side");
-  command.option("--micro-batch", options->micro_batch, "tokens a side of one round; 0 = as many as fit");
+  command.option("--micro-batch", options->micro_batch, "tokens a side of one micro-batch; 0 = as many as fit");
   command.option("--vocabulary", options->vocabulary, "pieces, with --lengths");
   command.option("--steps", options->steps, "steps to time");
   command.option("--dropout", options->dropout, "everywhere");

@@ -5,12 +5,12 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "data/prepared.h"
-#include "dist/team.h"
+#include "dist/process_group.h"
 #include "hosts_options.h"
 #include "preflight/measure.h"
 #include "preflight/report.h"
+#include "train/group_run.h"
 #include "train/setup.h"
-#include "train/team_run.h"
 
 namespace tandem::cli {
 namespace {
@@ -43,13 +43,13 @@ void run_preflight(const Options& given) {
 }
 
 // An error of one rank is told to the others.
-Measurements measured_by(Team& team, const TrainConfig& config, const Prepared& data) {
+Measurements measured_by(ProcessGroup& group, const TrainConfig& config, const Prepared& data) {
   try {
-    Measurements measured = measure_all(team, config, data);
-    team.leave();
+    Measurements measured = measure_all(group, config, data);
+    group.leave();
     return measured;
   } catch (const std::exception& error) {
-    team.stop(error.what());
+    group.stop(error.what());
     throw;
   }
 }
@@ -61,8 +61,8 @@ void run_worker(const Options& given) {
   const World world = world_from_environment();
   log::set_quiet(world.rank != 0);
   take_own_part(config, world);
-  const auto team = join_team(world, team_identity(config, data, ""));
-  const Measurements measured = measured_by(*team, config, data);
+  const auto group = join_process_group(world, group_identity(config, data, ""));
+  const Measurements measured = measured_by(*group, config, data);
   const Prediction prediction = predict(measured, config, given.price > 0 ? given.price : kNotMeasured);
   if (world.rank == 0) {
     const std::string text = given.json ? preflight_json(measured, prediction) : preflight_text(measured, prediction);

@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "dist/world.h"
 #include "launch/launch.h"
-#include "train/team_run.h"
+#include "train/group_run.h"
 #include "train/trainer.h"
 
 namespace tandem::cli {

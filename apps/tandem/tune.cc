@@ -6,9 +6,9 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "data/prepared.h"
+#include "train/group_run.h"
 #include "train/setup.h"
 #include "train/step_bench.h"
-#include "train/team_run.h"
 
 namespace tandem::cli {
 

@@ -146,7 +146,7 @@ std::string read_file(const fs::path& path, uint64_t limit) {
   return content;
 }
 
-std::string small_file(const fs::path& path, size_t most) {
+std::string read_small_file(const fs::path& path, size_t most) {
   std::error_code error;
   const bool readable = fs::is_regular_file(path, error) && fs::file_size(path, error) <= most;
   return readable && !error ? read_file(path, most) : "";

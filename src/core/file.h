@@ -32,7 +32,7 @@ std::string checksum_file(const std::filesystem::path& path);
 // The whole content. Fails for a missing file, a directory, and a file of more than `limit` bytes.
 std::string read_file(const std::filesystem::path& path, uint64_t limit = uint64_t{1} << 30);
 // The content of a small file that a run can do without: empty unless `path` is a regular file of at most `most` bytes.
-std::string small_file(const std::filesystem::path& path, size_t most = 1 << 20);
+std::string read_small_file(const std::filesystem::path& path, size_t most = 1 << 20);
 
 // Replaces the file atomically (writes and fsyncs a temporary file, renames it): readers see the old content or the
 // new.

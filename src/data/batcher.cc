@@ -104,8 +104,9 @@ Batcher::Batcher(const Corpus& corpus, const BatchConfig& config, int worker, in
   require(worker >= 0 && worker < workers, "worker {} of {} workers", worker, workers);
   require(config.sentences > 0 || config.tokens > 0, "batch.tokens must be at least 1, not {}", config.tokens);
   require(config.max_length >= 1, "max_length must be at least 1, not {}", config.max_length);
-  require(std::min({config.round.source, config.round.target, config.round.pairs}) >= 0,
-          "a micro-batch of {} + {} tokens and {} pairs", config.round.source, config.round.target, config.round.pairs);
+  require(std::min({config.capacity.source, config.capacity.target, config.capacity.pairs}) >= 0,
+          "a micro-batch of {} + {} tokens and {} pairs", config.capacity.source, config.capacity.target,
+          config.capacity.pairs);
   require(config.tokens <= kMost && config.max_length <= kMost && config.sentences <= kMost / config.max_length,
           "a step of {} tokens or {} pairs of up to {} tokens is too large: at most {} tokens", config.tokens,
           config.sentences, config.max_length, kMost);
@@ -132,7 +133,7 @@ void Batcher::check_lengths() const {
         fits({}, {pair, static_cast<int32_t>(corpus_.length(Side::source, pair) + 1),
                   static_cast<int32_t>(corpus_.length(Side::target, pair) + 1)}),
         "training pair {} has {} tokens but a micro-batch holds only {}: raise batch.micro_batch or lower max_length",
-        pair, longest, std::min(config_.round.source, config_.round.target));
+        pair, longest, std::min(config_.capacity.source, config_.capacity.target));
   }
 }
 
@@ -184,9 +185,9 @@ bool Batcher::fits(const HostBatch& micro_batch, const Planned& more, int64_t pa
   const auto room = [](int64_t limit, size_t used, int64_t wanted) {
     return limit == 0 || static_cast<int64_t>(used) + wanted <= limit;
   };
-  return room(config_.round.source, micro_batch.source.tokens.size(), more.source) &&
-         room(config_.round.target, micro_batch.target.tokens.size(), more.target) &&
-         room(config_.round.pairs, micro_batch.pairs.size(), pairs);
+  return room(config_.capacity.source, micro_batch.source.tokens.size(), more.source) &&
+         room(config_.capacity.target, micro_batch.target.tokens.size(), more.target) &&
+         room(config_.capacity.pairs, micro_batch.pairs.size(), pairs);
 }
 
 void Batcher::add(HostBatch& micro_batch, int32_t pair) const {
@@ -223,21 +224,21 @@ void Batcher::add_micro_batches(TrainStep& step, const std::vector<Planned>& pla
     for (size_t i = begin; i < end; ++i) {
       const bool first = i == begin;
       const Planned more = first ? tokens_of(begin, end) : planned[i];
-      const bool same_micro_batch =
-          !step.rounds.empty() && fits(step.rounds.back(), more, first ? static_cast<int64_t>(end - begin) : 1);
+      const bool same_micro_batch = !step.micro_batches.empty() && fits(step.micro_batches.back(), more,
+                                                                        first ? static_cast<int64_t>(end - begin) : 1);
       if (!same_micro_batch) {
-        step.rounds.push_back({empty_side(), empty_side(), {}, {}});
-        step.rounds.back().source.first = static_cast<uint32_t>(before.source);
-        step.rounds.back().target.first = static_cast<uint32_t>(before.target);
+        step.micro_batches.push_back({empty_side(), empty_side(), {}, {}});
+        step.micro_batches.back().source.first = static_cast<uint32_t>(before.source);
+        step.micro_batches.back().target.first = static_cast<uint32_t>(before.target);
       }
       if (config_.part_tokens > 0 && (first || !same_micro_batch)) {
-        note_part(step.rounds.back());
+        note_part(step.micro_batches.back());
       }
-      add(step.rounds.back(), planned[i].pair);
+      add(step.micro_batches.back(), planned[i].pair);
       before = before + planned[i];
     }
   }
-  for (HostBatch& micro_batch : step.rounds) {
+  for (HostBatch& micro_batch : step.micro_batches) {
     if (config_.part_tokens > 0) {
       note_part(micro_batch);
     }
@@ -278,7 +279,7 @@ TrainStep Batcher::next() {
     step.target_tokens += pair.target;
   }
   add_micro_batches(step, planned, cuts_of(planned));
-  for (HostBatch& micro_batch : step.rounds) {
+  for (HostBatch& micro_batch : step.micro_batches) {
     sort_by_token(micro_batch.source);
     sort_by_token(micro_batch.target);
   }
@@ -305,7 +306,7 @@ void Batcher::number_rows(TrainStep& step, const std::vector<Planned>& planned) 
         ids.push_back(static_cast<int32_t>(id));
       }
     }
-    for (HostBatch& micro_batch : step.rounds) {
+    for (HostBatch& micro_batch : step.micro_batches) {
       for (int32_t& id : (side == Side::source ? micro_batch.source : micro_batch.target).order_ids) {
         id = place[static_cast<size_t>(id)];
       }

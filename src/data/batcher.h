@@ -19,7 +19,7 @@
 namespace tandem {
 
 // The most that one micro-batch of a step may hold; 0 = no limit.
-struct RoundCapacity {
+struct MicroBatchCapacity {
   int64_t source = 0;  // tokens, end marks counted
   int64_t target = 0;
   int64_t pairs = 0;
@@ -30,8 +30,8 @@ struct BatchConfig {
   int64_t sentences = 0;     // > 0: this many pairs a step instead of the token budget
   int64_t max_length = 256;  // pairs with a side longer than this (end mark counted) are left out and counted
   uint64_t seed = 1;
-  RoundCapacity round = {};  // default: the whole step is one micro-batch
-  int64_t part_tokens = 0;   // > 0: a step is cut into at least 12 parts of about this many tokens of both sides
+  MicroBatchCapacity capacity = {};  // default: the whole step is one micro-batch
+  int64_t part_tokens = 0;  // > 0: a step is cut into at least 12 parts of about this many tokens of both sides
 };
 
 // Position in the stream: the next pair is permutation(epoch)[index].
@@ -58,7 +58,7 @@ struct HostBatch {
 };
 
 struct TrainStep {
-  std::vector<HostBatch> rounds;  // this worker's micro-batches
+  std::vector<HostBatch> micro_batches;  // this worker's micro-batches
   // With several workers or with parts, the distinct token ids of each side in the whole step, ascending; the
   // micro-batches' order_ids are then indices into these, so that the all-reduce sends one row per distinct id.
   std::vector<int32_t> source_ids, target_ids;

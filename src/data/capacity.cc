@@ -59,7 +59,7 @@ int64_t most_pairs(double pairs, double length, double length2) {
 }
 
 // The capacity for `tokens` on the longer side.
-RoundCapacity token_capacity(const Lengths& l, int64_t tokens) {
+MicroBatchCapacity token_capacity(const Lengths& l, int64_t tokens) {
   const bool source_longer = l.source >= l.target;
   const double longer = std::max(l.source, l.target), shorter = std::min(l.source, l.target);
   const double ratio = shorter / longer, room = static_cast<double>(tokens), pairs = room / longer;
@@ -72,8 +72,8 @@ RoundCapacity token_capacity(const Lengths& l, int64_t tokens) {
 
 }  // namespace
 
-std::vector<RoundCapacity> round_capacities(const Corpus& corpus, const BatchConfig& config, int64_t tokens,
-                                            int ranks) {
+std::vector<MicroBatchCapacity> micro_batch_capacities(const Corpus& corpus, const BatchConfig& config, int64_t tokens,
+                                                       int ranks) {
   const Lengths l = measure(corpus, config.max_length);
   if (config.sentences == 0) {
     const int64_t part =
@@ -85,11 +85,12 @@ std::vector<RoundCapacity> round_capacities(const Corpus& corpus, const BatchCon
       ranks == 1
           ? config.sentences
           : std::min(config.sentences, most_pairs(pairs, l.source + l.target, l.source2 + 2 * l.both + l.target2));
-  std::vector<RoundCapacity> sizes;
+  std::vector<MicroBatchCapacity> sizes;
   for (int i = 0; i < kSizes; ++i) {
     const double deviations = -2.5 + 6.5 * i / (kSizes - 1);  // up to four
-    const RoundCapacity size{rounded(pairs * l.source + deviations * root(pairs * l.source2), l.longest_source),
-                             rounded(pairs * l.target + deviations * root(pairs * l.target2), l.longest_target), most};
+    const MicroBatchCapacity size{rounded(pairs * l.source + deviations * root(pairs * l.source2), l.longest_source),
+                                  rounded(pairs * l.target + deviations * root(pairs * l.target2), l.longest_target),
+                                  most};
     if (tokens > 0 && std::max(size.source, size.target) > tokens) {
       break;
     }

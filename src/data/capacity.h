@@ -12,7 +12,7 @@ namespace tandem {
 // of the longer one's tokens and three standard deviations more; with a sentence budget, whose steps vary in size,
 // there are eight. ranks: how many ranks share a step, which is cut between sentences and by both sides together.
 // tokens: the most tokens of a micro-batch on the longer side; 0 = as many as a rank has of a step.
-std::vector<RoundCapacity> round_capacities(const Corpus& corpus, const BatchConfig& config, int64_t tokens,
-                                            int ranks = 1);
+std::vector<MicroBatchCapacity> micro_batch_capacities(const Corpus& corpus, const BatchConfig& config, int64_t tokens,
+                                                       int ranks = 1);
 
 }  // namespace tandem

@@ -84,7 +84,7 @@ Prepared Prepared::open(const fs::path& directory) {
   return prepared;
 }
 
-std::vector<int32_t> Prepared::plain_pieces(Side side, int64_t pair) const {
+std::vector<int32_t> Prepared::plain_tokens(Side side, int64_t pair) const {
   std::vector<int32_t> stored, plain;
   train.append(side, pair, stored);
   if (std::ranges::find(stored, kUnk) == stored.end()) {

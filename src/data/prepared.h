@@ -32,7 +32,7 @@ struct Prepared {
   const Subwords& subwords(Side side) const { return side == Side::source || joint ? source : target.front(); }
   // A training sentence in the tokens that translation uses: with subword dropout the corpus has others. A sentence
   // with unknown tokens stays as it is, because their text is lost.
-  std::vector<int32_t> plain_pieces(Side side, int64_t pair) const;
+  std::vector<int32_t> plain_tokens(Side side, int64_t pair) const;
   std::string fingerprint;  // changes if anything that training reads changes; resuming compares it
 
   Subwords source;

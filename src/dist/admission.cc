@@ -7,9 +7,9 @@
 namespace tandem {
 namespace {
 
-std::string name_of(const Member& member) { return describe(member.rank, member.host); }
+std::string name_of(const RankInfo& member) { return describe(member.rank, member.host); }
 
-std::string difference(const Member& a, const Member& b) {
+std::string difference(const RankInfo& a, const RankInfo& b) {
   const auto compare = [&](const char* what, const std::string& of_a, const std::string& of_b, const char* advice) {
     return of_a == of_b ? ""
                         : fmt::format("{} has another {} ({}) than {} ({}): {}", name_of(a), what, printable(of_a, 60),
@@ -30,7 +30,7 @@ std::string difference(const Member& a, const Member& b) {
 
 std::string step_of(const std::string& checkpoint) { return checkpoint.substr(0, checkpoint.find(' ')); }
 
-std::string conflict(const Member& a, const Member& b) {
+std::string conflict(const RankInfo& a, const RankInfo& b) {
   const std::string& own = a.identity.checkpoint;
   const std::string& other = b.identity.checkpoint;
   if (!own.empty() && own != other && step_of(own) == step_of(other)) {
@@ -51,8 +51,8 @@ std::string describe(int rank, const std::string& host) {
   return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on host {}", rank, host);
 }
 
-std::string objection_to(const Candidate& candidate, const std::vector<std::optional<Member>>& present) {
-  const Member& member = candidate.member;
+std::string reason_to_refuse(const JoiningRank& candidate, const std::vector<std::optional<RankInfo>>& present) {
+  const RankInfo& member = candidate.member;
   if (candidate.size != static_cast<int>(present.size())) {
     return fmt::format("{} was given {} as the number of ranks, but rank 0 was given {}", name_of(member),
                        candidate.size, present.size());
@@ -71,8 +71,8 @@ std::string objection_to(const Candidate& candidate, const std::vector<std::opti
   return "";
 }
 
-Message to_message(const Candidate& candidate) {
-  const Member& member = candidate.member;
+Message to_message(const JoiningRank& candidate) {
+  const RankInfo& member = candidate.member;
   return {"join",
           std::to_string(candidate.size),
           std::to_string(member.node),
@@ -86,9 +86,9 @@ Message to_message(const Candidate& candidate) {
           member.identity.device};
 }
 
-Candidate to_candidate(const Message& message, int rank) {
+JoiningRank to_candidate(const Message& message, int rank) {
   require(message.size() == 11, "a join of {} fields, not 11", message.size());
-  Candidate candidate;
+  JoiningRank candidate;
   candidate.size = number_of(message[1], 1, INT_MAX);
   candidate.member = {.rank = rank,
                       .node = number_of(message[2], 0, INT_MAX),

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "dist/team.h"
+#include "dist/process_group.h"
 #include "tensor/stream.h"
 
 namespace tandem {
@@ -17,10 +17,10 @@ namespace tandem {
 std::string why_no_nccl();
 
 // Between the GPUs themselves. It is aborted if the process group fails.
-std::unique_ptr<Communicator> make_nccl_communicator(Team& team, DeviceStream compute);
+std::unique_ptr<Communicator> make_nccl_communicator(ProcessGroup& group, DeviceStream compute);
 
 // Through pinned host memory and `host`, or the process group's own communicator if that is null.
-std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, Team& team,
+std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, ProcessGroup& group,
                                                        DeviceStream compute);
 
 }  // namespace tandem

@@ -21,7 +21,8 @@ constexpr milliseconds kTick{100};
 
 }  // namespace
 
-Heartbeat::Heartbeat(RendezvousClient connection, std::string self, std::string rank_0, const TeamOptions& options)
+Heartbeat::Heartbeat(RendezvousClient connection, std::string self, std::string rank_0,
+                     const ProcessGroupOptions& options)
     : connection_(std::move(connection)),
       self_(std::move(self)),
       options_(options),

@@ -8,15 +8,15 @@
 #include <thread>
 #include <vector>
 
+#include "dist/process_group.h"
 #include "dist/rendezvous_client.h"
-#include "dist/team.h"
 
 namespace tandem {
 
 class Heartbeat {
  public:
   // Starts the heartbeats. `self` and `rank_0` are names for messages.
-  Heartbeat(RendezvousClient connection, std::string self, std::string rank_0, const TeamOptions& options);
+  Heartbeat(RendezvousClient connection, std::string self, std::string rank_0, const ProcessGroupOptions& options);
   ~Heartbeat();  // without leave(), the other ranks learn that this one ended early
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
@@ -37,7 +37,7 @@ class Heartbeat {
 
   RendezvousClient connection_;
   const std::string self_;
-  const TeamOptions options_;
+  const ProcessGroupOptions options_;
   Deadline last_heard_;
 
   mutable std::mutex mutex_;  // guards everything up to actions_

@@ -8,8 +8,8 @@ namespace {
 
 class HierarchicalCommunicator final : public Communicator {
  public:
-  HierarchicalCommunicator(Team& team, Communicator& inside, Communicator& between)
-      : all_(team.communicator()), inside_(inside), between_(between) {}
+  HierarchicalCommunicator(ProcessGroup& group, Communicator& inside, Communicator& between)
+      : all_(group.communicator()), inside_(inside), between_(between) {}
 
   int rank() const override { return all_.rank(); }
   int size() const override { return all_.size(); }
@@ -80,23 +80,23 @@ class HierarchicalCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_hierarchical_communicator(Team& team) {
+std::unique_ptr<Communicator> make_hierarchical_communicator(ProcessGroup& group) {
   std::vector<int> inside, between;
-  std::vector<int> seen(static_cast<size_t>(team.nodes()));
-  for (const Member& member : team.members()) {
+  std::vector<int> seen(static_cast<size_t>(group.nodes()));
+  for (const RankInfo& member : group.ranks()) {
     const int local_rank = seen[static_cast<size_t>(member.node)]++;
-    if (member.node == team.node()) {
+    if (member.node == group.node()) {
       inside.push_back(member.rank);
     }
-    if (local_rank == team.local_rank()) {
+    if (local_rank == group.local_rank()) {
       between.push_back(member.rank);
     }
   }
-  require(static_cast<int>(inside.size()) == team.local_size() && static_cast<int>(between.size()) == team.nodes(),
+  require(static_cast<int>(inside.size()) == group.local_size() && static_cast<int>(between.size()) == group.nodes(),
           "the hosts have different numbers of ranks");
-  Communicator& own_host = team.add_communicator(fmt::format("host {}", team.node()), inside);
-  Communicator& same_local_rank = team.add_communicator(fmt::format("local rank {}", team.local_rank()), between);
-  return std::make_unique<HierarchicalCommunicator>(team, own_host, same_local_rank);
+  Communicator& own_host = group.add_communicator(fmt::format("host {}", group.node()), inside);
+  Communicator& same_local_rank = group.add_communicator(fmt::format("local rank {}", group.local_rank()), between);
+  return std::make_unique<HierarchicalCommunicator>(group, own_host, same_local_rank);
 }
 
 }  // namespace tandem

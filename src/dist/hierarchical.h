@@ -6,11 +6,11 @@
 
 #include <memory>
 
-#include "dist/team.h"
+#include "dist/process_group.h"
 
 namespace tandem {
 
 // Every host must have the same number of ranks. Adds two communicators to the process group.
-std::unique_ptr<Communicator> make_hierarchical_communicator(Team& team);
+std::unique_ptr<Communicator> make_hierarchical_communicator(ProcessGroup& group);
 
 }  // namespace tandem

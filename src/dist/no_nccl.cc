@@ -5,6 +5,6 @@ namespace tandem {
 
 std::string why_no_nccl() { return "this binary was built without NCCL"; }
 
-std::unique_ptr<Communicator> make_nccl_communicator(Team&, DeviceStream) { fail("{}", why_no_nccl()); }
+std::unique_ptr<Communicator> make_nccl_communicator(ProcessGroup&, DeviceStream) { fail("{}", why_no_nccl()); }
 
 }  // namespace tandem

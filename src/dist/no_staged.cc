@@ -3,7 +3,7 @@
 
 namespace tandem {
 
-std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator>, Team&, DeviceStream) {
+std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator>, ProcessGroup&, DeviceStream) {
   fail("this binary was built without CUDA");
 }
 

@@ -53,7 +53,7 @@ void RendezvousServer::handle_hello(Connection& connection, const Message& messa
   }
   Rank& rank = ranks_[number];
   const bool heartbeat = message[1] == "heart";
-  if ((heartbeat ? rank.heartbeat : rank.work) != nullptr || members_[number]) {
+  if ((heartbeat ? rank.heartbeat : rank.work) != nullptr || infos_[number]) {
     refusals_.push_back(fmt::format("a second process, at {}, claimed to be rank {}", connection.from, number));
     return refuse(fmt::format("{} is already there: two processes were given the same rank", name_of(number)));
   }
@@ -107,47 +107,47 @@ void RendezvousServer::handle_work(Connection& connection, const Message& messag
 }
 
 void RendezvousServer::handle_join(Connection& connection, const Message& message) {
-  Candidate candidate = to_candidate(message, connection.rank);
+  JoiningRank candidate = to_candidate(message, connection.rank);
   const std::string& seen = connection.from;
-  std::string objection = objection_to(candidate, members_);
+  std::string objection = reason_to_refuse(candidate, infos_);
   if (objection.empty() && candidate.member.address != seen) {
     objection = fmt::format(
         "{} has address {} but connects from {}: it is behind an address translation, so the others cannot reach it",
         describe(connection.rank, candidate.member.host), candidate.member.address, seen);
   }
-  members_[connection.rank] = candidate.member;
+  infos_[connection.rank] = candidate.member;
   if (!objection.empty()) {
     return fail_all(objection);
   }
-  const auto there = [](const std::optional<Member>& member) { return member.has_value(); };
+  const auto there = [](const std::optional<RankInfo>& member) { return member.has_value(); };
   const auto connected = [](const Rank& rank) { return rank.heartbeat != nullptr && rank.work != nullptr; };
-  if (failure_.empty() && std::all_of(members_.begin(), members_.end(), there) &&
+  if (failure_.empty() && std::all_of(infos_.begin(), infos_.end(), there) &&
       std::all_of(ranks_.begin(), ranks_.end(), connected)) {
-    complete_team();
+    complete_group();
   }
 }
 
 // Ranks that joined over the loopback are on rank 0's host; other hosts reach them at the address at which they reached
 // rank 0.
-void RendezvousServer::complete_team() {
+void RendezvousServer::complete_group() {
   std::string own;
   for (const Rank& rank : ranks_) {
     const std::string local = local_address(rank.work->socket);
     own = own.empty() || is_loopback(own) ? local : own;
   }
-  Message team{"team"};
-  for (auto& member : members_) {
+  Message group{"group"};
+  for (auto& member : infos_) {
     if (is_loopback(member->address) && !is_loopback(own)) {
       member->address = own;
       member->interface = interface_of(own);
     }
-    team.insert(team.end(), {member->host, member->address, member->interface, member->identity.checkpoint,
-                             member->identity.device, std::to_string(member->node)});
+    group.insert(group.end(), {member->host, member->address, member->interface, member->identity.checkpoint,
+                               member->identity.device, std::to_string(member->node)});
   }
   complete_ = true;
   listener_ = Socket();
   for (const Rank& rank : ranks_) {
-    send_to(*rank.work, team);
+    send_to(*rank.work, group);
   }
 }
 

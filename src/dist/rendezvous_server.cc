@@ -28,14 +28,14 @@ constexpr milliseconds kLateTime{2000};
 }  // namespace
 
 RendezvousServer::RendezvousServer(Socket listener, int size, std::string secret, std::vector<std::string> hosts,
-                                   TeamOptions options)
+                                   ProcessGroupOptions options)
     : listener_(std::move(listener)),
       secret_(std::move(secret)),
       hosts_(std::move(hosts)),
       options_(options),
       join_deadline_(steady_clock::now() + options.join_timeout),
       ranks_(size),
-      members_(size),
+      infos_(size),
       last_look_(steady_clock::now()),
       last_beat_(last_look_) {
   const BlockedSignals blocked;
@@ -231,7 +231,7 @@ std::string RendezvousServer::describe_missing() const {
   std::string missing;
   int count = 0;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (!members_[rank] || ranks_[rank].heartbeat == nullptr || ranks_[rank].work == nullptr) {
+    if (!infos_[rank] || ranks_[rank].heartbeat == nullptr || ranks_[rank].work == nullptr) {
       missing += fmt::format("{}{}", count++ == 0 ? "" : ", ", name_of(static_cast<int>(rank)));
     }
   }
@@ -263,7 +263,7 @@ void RendezvousServer::send_failure(Rank& rank) {
 
 std::string RendezvousServer::name_of(int rank) const {
   const auto number = static_cast<size_t>(rank);
-  return describe(rank, members_[number] ? members_[number]->host : number < hosts_.size() ? hosts_[number] : "");
+  return describe(rank, infos_[number] ? infos_[number]->host : number < hosts_.size() ? hosts_[number] : "");
 }
 
 bool RendezvousServer::all_left() const {

@@ -9,7 +9,7 @@
 //   {"tandem rendezvous 1", nonce}
 //                     {"hello", "work" or "heart", rank, nonce, proof}
 //   {"welcome", proof} or {"refused", reason}
-// work:               {"join", ...} (admission.h), answered when all have joined by {"team", host, address, interface,
+// work:               {"join", ...} (admission.h), answered when all have joined by {"group", host, address, interface,
 //                       checkpoint, device, node of rank 0, of rank 1, ...}
 //                     {"set", key, value}              {"ok"}
 //                     {"get", key, milliseconds}       {"value", value} once it is set, or {"late"}
@@ -34,7 +34,8 @@ inline constexpr const char* kGreeting = "tandem rendezvous 1";
 class RendezvousServer {
  public:
   // `hosts` by rank, if known.
-  RendezvousServer(Socket listener, int size, std::string secret, std::vector<std::string> hosts, TeamOptions options);
+  RendezvousServer(Socket listener, int size, std::string secret, std::vector<std::string> hosts,
+                   ProcessGroupOptions options);
   // Sends the remaining messages for a second at most, or for two if the process group failed before it was complete,
   // so that ranks that come too late receive the reason.
   ~RendezvousServer();
@@ -67,7 +68,7 @@ class RendezvousServer {
   void answer_gets(Deadline now);
   void look_at_clock();
   void look_for_silence(Deadline now);
-  void complete_team();
+  void complete_group();
   std::string describe_missing() const;
   void fail_all(const std::string& reason);
   std::string name_of(int rank) const;
@@ -78,11 +79,11 @@ class RendezvousServer {
   Socket listener_;
   const std::string secret_;
   const std::vector<std::string> hosts_;
-  const TeamOptions options_;
+  const ProcessGroupOptions options_;
   const Deadline join_deadline_;
   std::list<Connection> connections_;
   std::vector<Rank> ranks_;
-  std::vector<std::optional<Member>> members_;
+  std::vector<std::optional<RankInfo>> infos_;
   std::map<std::string, std::string> store_;
   size_t store_bytes_ = 0;
   std::vector<std::string> refusals_;  // joins that were refused, for describe_missing()

@@ -101,7 +101,7 @@ SetupPoint setup_of(const RankMetrics& metrics) {
 
 std::optional<PreparedStats> read_stats(const fs::path& prepared) {
   const nlohmann::ordered_json json =
-      nlohmann::ordered_json::parse(small_file(prepared / "stats.json"), nullptr, false);
+      nlohmann::ordered_json::parse(read_small_file(prepared / "stats.json"), nullptr, false);
   if (!json.is_object()) {
     return std::nullopt;
   }
@@ -154,7 +154,7 @@ RunData read_run(const fs::path& path) {
   if (run.ranks.empty()) {
     run.ranks.emplace_back();
   }
-  run.config = small_file(path / "config.toml");
+  run.config = read_small_file(path / "config.toml");
   return run;
 }
 

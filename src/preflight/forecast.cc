@@ -79,8 +79,8 @@ StepTimeline with_gradients(StepTimeline step, double factor) {
   return step;
 }
 
-StepTimeline with_rounds(StepTimeline step, int rounds) {
-  const double before = (rounds - 1) * step.backward_end;
+StepTimeline with_micro_batches(StepTimeline step, int micro_batches) {
+  const double before = (micro_batches - 1) * step.backward_end;
   for (TimedMessage& message : step.messages) {
     message.ready += before;
   }

@@ -31,7 +31,8 @@ Forecast forecast(const std::vector<StepTimeline>& steps, const NetworkModel& ne
 
 // ---- changed circumstances
 StepTimeline with_gradients(StepTimeline step, double factor);  // of so many times the bytes
-StepTimeline with_rounds(StepTimeline step, int rounds);        // as many rounds of the present size in a step
+StepTimeline with_micro_batches(StepTimeline step,
+                                int micro_batches);         // as many micro-batches of the present size in a step
 NetworkModel at_rate(NetworkModel network, double factor);  // so many times as fast, where the network is what limits
 NetworkModel infinitely_fast();
 

@@ -55,24 +55,24 @@ void compare_clocks(Communicator& pair, Link& link) {
 
 }  // namespace
 
-std::vector<Link> measure_links(Team& team, Communicator& control, double seconds) {
-  std::vector<int> first(static_cast<size_t>(team.nodes()), -1);
-  for (const Member& member : team.members()) {
+std::vector<Link> measure_links(ProcessGroup& group, Communicator& control, double seconds) {
+  std::vector<int> first(static_cast<size_t>(group.nodes()), -1);
+  for (const RankInfo& member : group.ranks()) {
     int& rank = first[static_cast<size_t>(member.node)];
     rank = rank < 0 ? member.rank : rank;
   }
-  const double each = std::clamp(seconds / (team.nodes() * (team.nodes() - 1)), 0.1, 1.0);
+  const double each = std::clamp(seconds / (group.nodes() * (group.nodes() - 1)), 0.1, 1.0);
   std::vector<Link> links;
-  for (int to = 1; to < team.nodes(); ++to) {
+  for (int to = 1; to < group.nodes(); ++to) {
     for (int from = 0; from < to; ++from) {
       const std::vector<int> ranks{first[static_cast<size_t>(from)], first[static_cast<size_t>(to)]};
-      if (std::find(ranks.begin(), ranks.end(), team.rank()) != ranks.end()) {
-        Communicator& pair = team.add_communicator(fmt::format("preflight {} {}", from, to), ranks);
+      if (std::find(ranks.begin(), ranks.end(), group.rank()) != ranks.end()) {
+        Communicator& pair = group.add_communicator(fmt::format("preflight {} {}", from, to), ranks);
         Link link{.from = from, .to = to};
         compare_clocks(pair, link);
         link.there = one_way(pair, 0, each);
         link.back = one_way(pair, 1, each);
-        if (team.rank() == ranks[0]) {
+        if (group.rank() == ranks[0]) {
           links.push_back(link);
         }
       }

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "dist/team.h"
+#include "dist/process_group.h"
 
 namespace tandem {
 
@@ -17,6 +17,6 @@ struct Link {
 };
 
 // Called by all ranks; every pair by itself, about `seconds` in all. The result is there on the pair's first rank.
-std::vector<Link> measure_links(Team& team, Communicator& control, double seconds);
+std::vector<Link> measure_links(ProcessGroup& group, Communicator& control, double seconds);
 
 }  // namespace tandem

@@ -46,11 +46,11 @@ double sm_clock(const Backend& backend) {
   return known ? mhz : kNotMeasured;
 }
 
-RankMeasurements look_around(Team& team, Backend& backend, const TrainConfig& config) {
-  const Member& own = team.members()[static_cast<size_t>(team.rank())];
+RankMeasurements look_around(ProcessGroup& group, Backend& backend, const TrainConfig& config) {
+  const RankInfo& own = group.ranks()[static_cast<size_t>(group.rank())];
   RankMeasurements found;
-  found.rank = team.rank();
-  found.node = team.node();
+  found.rank = group.rank();
+  found.node = group.node();
   found.host = own.host;
   found.address = own.address;
   found.interface = own.interface;
@@ -123,21 +123,21 @@ double time_both(StepTrial& trial, const SumCost& alone, DType wire, RankMeasure
 
 }  // namespace
 
-Measurements measure_all(Team& team, const TrainConfig& config, const Prepared& data) {
+Measurements measure_all(ProcessGroup& group, const TrainConfig& config, const Prepared& data) {
   const Stopwatch watch;
   std::vector<int> everyone;
-  for (const Member& member : team.members()) {
+  for (const RankInfo& member : group.ranks()) {
     everyone.push_back(member.rank);
   }
-  Communicator& control = team.add_communicator("preflight", everyone);
+  Communicator& control = group.add_communicator("preflight", everyone);
   const auto backend = make_backend(config.device, config.threads);
   Measurements all;
-  RankMeasurements own = look_around(team, *backend, config);
-  if (team.nodes() > 1) {
-    log::info("links between {} hosts ...", team.nodes());
-    own.links = measure_links(team, control, kLinkSeconds);
+  RankMeasurements own = look_around(group, *backend, config);
+  if (group.nodes() > 1) {
+    log::info("links between {} hosts ...", group.nodes());
+    own.links = measure_links(group, control, kLinkSeconds);
   }
-  StepTrial trial(team, *backend, data, config);
+  StepTrial trial(group, *backend, data, config);
   log::info("matrix products, all ranks at once ...");
   control.barrier();
   own.product_flops = measure_product_rate(*backend, trial.compute());
@@ -145,7 +145,7 @@ Measurements measure_all(Team& team, const TrainConfig& config, const Prepared& 
   log::info("steps without the network ...");
   time_steps(trial, control, *backend, own.steps);
   all.wire = trial.wire();
-  if (team.size() > 1) {
+  if (group.size() > 1) {
     log::info("sums over all ranks ...");
     all.sums =
         measure_sums(trial.sums(), control, *backend, message_sizes(own.steps.back(), all.wire), all.wire, kSumSeconds);
@@ -157,7 +157,7 @@ Measurements measure_all(Team& team, const TrainConfig& config, const Prepared& 
   }
   own.sent = static_cast<double>(trial.planned_traffic().sent);
   own.received = static_cast<double>(trial.planned_traffic().received);
-  for (const std::string& text : team.gather(to_text(own))) {
+  for (const std::string& text : group.gather(to_text(own))) {
     all.ranks.push_back(parse_measurements(text));
   }
   all.parameters = static_cast<double>(trial.parameters());

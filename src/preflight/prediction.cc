@@ -17,7 +17,7 @@ constexpr double kWorth = 0.1;      // share of a step from which on something i
 constexpr double kFull = 0.7;       // of a link, from which on sums are limited by it
 constexpr double kTcpShare = 0.94;  // of a port's speed that is payload
 
-std::vector<StepTimeline> team_steps(const Measurements& m) {
+std::vector<StepTimeline> group_steps(const Measurements& m) {
   size_t count = m.ranks.front().steps.size();
   for (const RankMeasurements& rank : m.ranks) {
     count = std::min(count, rank.steps.size());
@@ -107,9 +107,11 @@ void add_what_ifs(Prediction& p, const Measurements& m, const TrainConfig& confi
           forecast(changed(steps, [&](const StepTimeline& s) { return with_gradients(s, factor); }), p.network));
     }
   }
-  for (const int rounds : {2, 4}) {
-    add(fmt::format("batch.tokens={}: {} rounds a step", rounds * config.batch.tokens, rounds),
-        forecast(changed(steps, [&](const StepTimeline& s) { return with_rounds(s, rounds); }), p.network), rounds);
+  for (const int micro_batches : {2, 4}) {
+    add(fmt::format("batch.tokens={}: {} micro-batches a step", micro_batches * config.batch.tokens, micro_batches),
+        forecast(changed(steps, [&](const StepTimeline& s) { return with_micro_batches(s, micro_batches); }),
+                 p.network),
+        micro_batches);
   }
   if (std::isfinite(slowest_link(m))) {
     for (const double bits : {1e9, 10e9}) {
@@ -207,7 +209,7 @@ std::string link_sentence(double bytes_per_second) {
 Prediction predict(const Measurements& m, const TrainConfig& config, double price) {
   require(!m.ranks.empty(), "no rank has measured anything");
   Prediction p;
-  const std::vector<StepTimeline> steps = team_steps(m);
+  const std::vector<StepTimeline> steps = group_steps(m);
   p.network = network_of(m);
   p.step = forecast(steps, p.network);
   p.tokens_per_second = m.target_tokens / p.step.step;

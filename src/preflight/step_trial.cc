@@ -15,13 +15,13 @@ double seconds_between(uint64_t begin, uint64_t end) {
 
 }  // namespace
 
-StepTrial::StepTrial(Team& team, Backend& backend, const Prepared& data, const TrainConfig& config)
+StepTrial::StepTrial(ProcessGroup& group, Backend& backend, const Prepared& data, const TrainConfig& config)
     : config_(config),
       backend_(backend),
-      own_communicator_(make_gradient_communicator(team, backend, config.dist)),
-      communicator_(own_communicator_ ? *own_communicator_ : team.communicator()),
+      own_communicator_(make_gradient_communicator(group, backend, config.dist)),
+      communicator_(own_communicator_ ? *own_communicator_ : group.communicator()),
       timing_(backend, communicator_),
-      learner_(backend, config, data.train, {team.communicator(), timing_}),
+      learner_(backend, config, data.train, {group.communicator(), timing_}),
       batches_([this] { return learner_.batcher().next(); }) {
   learner_.begin();
 }

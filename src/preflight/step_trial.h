@@ -5,7 +5,7 @@
 
 #include "data/prefetch.h"
 #include "data/prepared.h"
-#include "dist/team.h"
+#include "dist/process_group.h"
 #include "preflight/timeline.h"
 #include "preflight/timing_communicator.h"
 #include "train/learner.h"
@@ -15,7 +15,7 @@ namespace tandem {
 class StepTrial {
  public:
   // All must outlive this. config as train's would be, made whole.
-  StepTrial(Team& team, Backend& backend, const Prepared& data, const TrainConfig& config);
+  StepTrial(ProcessGroup& group, Backend& backend, const Prepared& data, const TrainConfig& config);
 
   StepTimeline run_step();
 

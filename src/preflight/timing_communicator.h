@@ -1,5 +1,5 @@
-// Stands where a team's communicator would: notes what a step would send and when, and sends nothing. So a step can be
-// timed as it is without any network, with the real plan of messages.
+// Stands where a process group's communicator would: notes what a step would send and when, and sends nothing. So a
+// step can be timed as it is without any network, with the real plan of messages.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,8 @@ struct CheckpointState {
   int64_t target_tokens = 0;   //
   uint64_t seed = 0;
   std::string data_fingerprint;
-  int64_t round_source = 0, round_target = 0;  // tokens that a round had room for; 0: as many as it needed
+  int64_t micro_batch_source = 0,
+          micro_batch_target = 0;  // tokens that a micro-batch had room for; 0: as many as it needed
 
   // Early stopping.
   int64_t validations = 0;

@@ -39,8 +39,8 @@ CheckpointState parse(const std::string& text) {
   s.seed = json.at("seed").get<uint64_t>();
   s.data_fingerprint = json.at("data_fingerprint").get<std::string>();
   if (json.contains("round")) {
-    s.round_source = count(json.at("round"), "source");
-    s.round_target = count(json.at("round"), "target");
+    s.micro_batch_source = count(json.at("round"), "source");
+    s.micro_batch_target = count(json.at("round"), "target");
   }
   s.validations = count(json, "validations");
   s.bad_validations = count(json, "bad_validations");
@@ -77,7 +77,7 @@ std::string to_json(const CheckpointState& s) {
                      {"target_tokens", s.target_tokens},
                      {"seed", s.seed},
                      {"data_fingerprint", s.data_fingerprint},
-                     {"round", {{"source", s.round_source}, {"target", s.round_target}}},
+                     {"round", {{"source", s.micro_batch_source}, {"target", s.micro_batch_target}}},
                      {"validations", s.validations},
                      {"bad_validations", s.bad_validations},
                      {"best_score", s.best_score ? number(*s.best_score) : Json(nullptr)},

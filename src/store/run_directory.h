@@ -12,7 +12,7 @@ class RunDirectory {
  public:
   // Creates the directory where needed and takes its lock for as long as this object lives. Fails with one sentence
   // when it cannot be written, is something else than a run directory, or another process trains in it.
-  // A guest takes no lock: a rank of a team whose first rank on this disk holds it.
+  // A guest takes no lock: a rank of a process group whose first rank on this disk holds it.
   enum class Use : bool { own, guest };
   explicit RunDirectory(const std::filesystem::path& root, Use use = Use::own);
 

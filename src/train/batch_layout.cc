@@ -28,18 +28,18 @@ void write_ints(std::span<std::byte> block, size_t place, const std::vector<int3
 
 }  // namespace
 
-BatchLayout::BatchLayout(const RoundCapacity& capacity) : capacity_(capacity), bytes_(aligned(sizeof(StepInput))) {
+BatchLayout::BatchLayout(const MicroBatchCapacity& capacity) : capacity_(capacity), bytes_(aligned(sizeof(StepInput))) {
   require(capacity.source > 0 && capacity.target > 0 && capacity.pairs > 0,
-          "a round of {} + {} tokens and {} pairs has no fixed shape", capacity.source, capacity.target,
+          "a micro-batch of {} + {} tokens and {} pairs has no fixed shape", capacity.source, capacity.target,
           capacity.pairs);
 }
 
-BatchLayout::BatchLayout(const RoundCapacity& capacity, int64_t longest, const ModelConfig& model, bool team)
+BatchLayout::BatchLayout(const MicroBatchCapacity& capacity, int64_t longest, const ModelConfig& model, bool group)
     : BatchLayout(capacity) {
   source_ = place_side(capacity.source, std::min(capacity.source, model.source_vocabulary), longest);
   target_ = place_side(capacity.target, std::min(capacity.target, model.target_vocabulary), longest);
   labels_ = place(capacity.target);
-  if (team) {
+  if (group) {
     place_step_ids(model.source_vocabulary, model.target_vocabulary);
   }
 }
@@ -47,8 +47,9 @@ BatchLayout::BatchLayout(const RoundCapacity& capacity, int64_t longest, const M
 BatchLayout BatchLayout::exactly_for(const HostBatch& batch, const TrainStep& step) {
   const auto at_least_one = [](int64_t count) { return std::max<int64_t>(count, 1); };
   const auto count = [](const std::vector<int32_t>& values) { return static_cast<int64_t>(values.size()); };
-  BatchLayout layout(RoundCapacity{at_least_one(count(batch.source.tokens)), at_least_one(count(batch.target.tokens)),
-                                   at_least_one(static_cast<int64_t>(batch.pairs.size()))});
+  BatchLayout layout(MicroBatchCapacity{at_least_one(count(batch.source.tokens)),
+                                        at_least_one(count(batch.target.tokens)),
+                                        at_least_one(static_cast<int64_t>(batch.pairs.size()))});
   const auto place = [&](const HostSide& side, int64_t tokens) {
     return layout.place_side(tokens, count(side.order_ids), at_least_one(side.longest));
   };

@@ -31,12 +31,12 @@ class BatchLayout {
   // Room for exactly this micro-batch of the step, or for one pad if it has no sentence.
   static BatchLayout exactly_for(const HostBatch& batch, const TrainStep& step);
 
-  // All of the capacity's numbers must be set; no sentence may be longer than `longest`. With `team` there is room for
+  // All of the capacity's numbers must be set; no sentence may be longer than `longest`. With `group` there is room for
   // the step's ids, too.
-  BatchLayout(const RoundCapacity& capacity, int64_t longest, const ModelConfig& model, bool team = false);
+  BatchLayout(const MicroBatchCapacity& capacity, int64_t longest, const ModelConfig& model, bool group = false);
 
   size_t bytes() const { return bytes_; }
-  const RoundCapacity& capacity() const { return capacity_; }
+  const MicroBatchCapacity& capacity() const { return capacity_; }
   bool holds(const HostBatch& batch) const;
 
   void write(std::span<std::byte> block, const HostBatch& batch, const TrainStep& step, const StepInput& input) const;
@@ -50,14 +50,14 @@ class BatchLayout {
     size_t tokens, position, starts, rows, ids, run_starts;
     int64_t capacity, runs, longest;
   };
-  explicit BatchLayout(const RoundCapacity& capacity);
+  explicit BatchLayout(const MicroBatchCapacity& capacity);
   SidePlaces place_side(int64_t tokens, int64_t runs, int64_t longest);
   void place_step_ids(int64_t source, int64_t target);
   size_t place(int64_t count);
   void write_side(std::span<std::byte> block, const SidePlaces& places, const HostSide& side) const;
   PackedSide side(void* block, Memory memory, const SidePlaces& places, RowParts parts) const;
 
-  RoundCapacity capacity_;
+  MicroBatchCapacity capacity_;
   size_t bytes_ = 0;
   SidePlaces source_{}, target_{};
   size_t labels_ = 0;

@@ -34,7 +34,7 @@ BatchWork::BatchWork(Backend& backend, const ModelConfig& model, std::vector<Bat
 size_t BatchWork::smallest_layout(const HostBatch& batch) const {
   const auto layout = std::find_if(layouts_.begin(), layouts_.end(),
                                    [&batch](const BatchLayout& candidate) { return candidate.holds(batch); });
-  require(layout != layouts_.end(), "a round of {} + {} tokens and {} pairs is larger than the largest capacity",
+  require(layout != layouts_.end(), "a micro-batch of {} + {} tokens and {} pairs is larger than the largest capacity",
           batch.source.tokens.size(), batch.target.tokens.size(), batch.pairs.size());
   return static_cast<size_t>(layout - layouts_.begin());
 }
@@ -43,7 +43,7 @@ int64_t BatchWork::rows_of(const HostBatch& batch) const {
   if (!replays()) {
     return static_cast<int64_t>(batch.source.tokens.size() + batch.target.tokens.size());
   }
-  const RoundCapacity& capacity = layouts_[smallest_layout(batch)].capacity();
+  const MicroBatchCapacity& capacity = layouts_[smallest_layout(batch)].capacity();
   return capacity.source + capacity.target;
 }
 

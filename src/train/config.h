@@ -88,7 +88,7 @@ struct TrainConfig {
   Precision precision = Precision::automatic;
   std::string algorithms;  // a table made by `tandem tune`; empty = the libraries' own choice
   float label_smoothing = 0.1F;
-  int64_t micro_batch = 0;  // batch.micro_batch: tokens a side of one round; 0 = "fit": as many as memory holds
+  int64_t micro_batch = 0;  // batch.micro_batch: tokens a side of one micro-batch; 0 = "fit": as many as memory holds
 
   ModelConfig model;  // vocabularies: 0 = the prepared data's
   BatchConfig batch;  // seed and max_length are copied from `seed` and `model.max_length`

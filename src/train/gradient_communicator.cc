@@ -13,48 +13,48 @@ namespace tandem {
 namespace {
 
 // Every host has the same number of ranks, and more than one.
-bool has_levels(const Team& team) {
-  std::vector<int> ranks(static_cast<size_t>(team.nodes()));
-  for (const Member& member : team.members()) {
+bool has_levels(const ProcessGroup& group) {
+  std::vector<int> ranks(static_cast<size_t>(group.nodes()));
+  for (const RankInfo& member : group.ranks()) {
     ++ranks[static_cast<size_t>(member.node)];
   }
-  return team.nodes() > 1 && ranks[0] > 1 && std::equal(ranks.begin() + 1, ranks.end(), ranks.begin());
+  return group.nodes() > 1 && ranks[0] > 1 && std::equal(ranks.begin() + 1, ranks.end(), ranks.begin());
 }
 
-std::unique_ptr<Communicator> make_host_communicator(Team& team, const DistConfig& config) {
-  if (!config.hierarchical || !has_levels(team)) {
+std::unique_ptr<Communicator> make_host_communicator(ProcessGroup& group, const DistConfig& config) {
+  if (!config.hierarchical || !has_levels(group)) {
     return nullptr;
   }
-  log::info("gradients are added up inside the {} hosts, then between them", team.nodes());
-  return make_hierarchical_communicator(team);
+  log::info("gradients are added up inside the {} hosts, then between them", group.nodes());
+  return make_hierarchical_communicator(group);
 }
 
 // With device = auto, ranks may have picked different device types.
-void require_same_kind(Team& team, bool gpu) {
-  const std::vector<std::string> kinds = team.gather(gpu ? "a GPU" : "the CPU");
-  for (int rank = 1; rank < team.size(); ++rank) {
+void require_same_kind(ProcessGroup& group, bool gpu) {
+  const std::vector<std::string> kinds = group.gather(gpu ? "a GPU" : "the CPU");
+  for (int rank = 1; rank < group.size(); ++rank) {
     const std::string& kind = kinds[static_cast<size_t>(rank)];
     require(kind == kinds[0],
             "{} computes on {} and {} on {}: set device=cpu or device=cuda for all, and see why one "
             "has no GPU",
-            team.name_of(0), kinds[0], team.name_of(rank), kind);
+            group.name_of(0), kinds[0], group.name_of(rank), kind);
   }
 }
 
 // What keeps any rank from NCCL; empty where all can use it.
-std::string first_problem(Team& team, const std::string& own) {
-  const std::vector<std::string> problems = team.gather(own);
-  for (int rank = 0; rank < team.size(); ++rank) {
+std::string first_problem(ProcessGroup& group, const std::string& own) {
+  const std::vector<std::string> problems = group.gather(own);
+  for (int rank = 0; rank < group.size(); ++rank) {
     if (const std::string& problem = problems[static_cast<size_t>(rank)]; !problem.empty()) {
-      return fmt::format("{}: {}", team.name_of(rank), problem);
+      return fmt::format("{}: {}", group.name_of(rank), problem);
     }
   }
   return "";
 }
 
 // What a user would otherwise have to set; what is set already stays.
-void set_up_nccl(const Team& team, const DistConfig& config) {
-  const Member& own = team.members()[static_cast<size_t>(team.rank())];
+void set_up_nccl(const ProcessGroup& group, const DistConfig& config) {
+  const RankInfo& own = group.ranks()[static_cast<size_t>(group.rank())];
   if (!own.interface.empty()) {
     setenv("NCCL_SOCKET_IFNAME", ("=" + own.interface).c_str(), 0);  // the one by which the ranks reach each other
   }
@@ -65,27 +65,28 @@ void set_up_nccl(const Team& team, const DistConfig& config) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_gradient_communicator(Team& team, Backend& backend, const DistConfig& config) {
-  if (team.size() == 1) {
+std::unique_ptr<Communicator> make_gradient_communicator(ProcessGroup& group, Backend& backend,
+                                                         const DistConfig& config) {
+  if (group.size() == 1) {
     return nullptr;
   }
   using Engine = DistConfig::Engine;
   const DeviceStream stream = backend.stream();
-  require_same_kind(team, stream.handle != nullptr);
+  require_same_kind(group, stream.handle != nullptr);
   if (stream.handle == nullptr) {
     require(config.engine != Engine::nccl, "dist.engine = \"nccl\" needs GPUs: use \"auto\" or \"gloo\"");
-    return make_host_communicator(team, config);
+    return make_host_communicator(group, config);
   }
-  const std::string problem = first_problem(team, why_no_nccl());
+  const std::string problem = first_problem(group, why_no_nccl());
   require(config.engine != Engine::nccl || problem.empty(), "dist.engine = \"nccl\" cannot be used: {}", problem);
   if (config.engine != Engine::gloo && problem.empty()) {
-    set_up_nccl(team, config);
+    set_up_nccl(group, config);
     log::info("gradients travel between GPUs over NCCL");
-    return make_nccl_communicator(team, stream);
+    return make_nccl_communicator(group, stream);
   }
   log::info("gradients travel between GPUs over Gloo, through the hosts' memory{}",
             problem.empty() ? "" : " (" + problem + ")");
-  return make_staged_communicator(make_host_communicator(team, config), team, stream);
+  return make_staged_communicator(make_host_communicator(group, config), group, stream);
 }
 
 }  // namespace tandem

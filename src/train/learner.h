@@ -20,7 +20,7 @@ struct LearnerRanks {
 };
 
 struct LearnerOptions {
-  RoundCapacity wanted = {};            // of a micro-batch, if it fits as well: the run's so far
+  MicroBatchCapacity wanted = {};       // of a micro-batch, if it fits as well: the run's so far
   std::optional<MemoryPlan> plan = {};  // instead of the one that the free memory gives
   bool whole_parameters = false;  // shards end at the ends of parameters even if the optimizer does not ask for it
 };
@@ -52,7 +52,9 @@ class Learner {
   Stepper& stepper() { return stepper_; }
   DType compute() const { return weights().weights().compute.dtype; }
   // How much one micro-batch has room for; 0 if as much as it needs.
-  RoundCapacity fixed_round() const { return plan_.layouts.empty() ? RoundCapacity{} : plan_.batch.round; }
+  MicroBatchCapacity fixed_micro_batch() const {
+    return plan_.layouts.empty() ? MicroBatchCapacity{} : plan_.batch.capacity;
+  }
   double checkpoint_bytes() const;  // of weights, their average and the optimizer's state
 
  private:

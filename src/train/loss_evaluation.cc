@@ -18,7 +18,7 @@ constexpr int64_t kPairsAtATime = 512;
 int64_t most_tokens(const ModelConfig& model) { return std::max(kTokensAtATime, model.max_length); }
 
 BatchLayout layout_for(const ModelConfig& model, int64_t tokens) {
-  return {RoundCapacity{tokens, tokens, kPairsAtATime}, model.max_length, model};
+  return {MicroBatchCapacity{tokens, tokens, kPairsAtATime}, model.max_length, model};
 }
 
 size_t planned_bytes_for(const Backend& backend, const ModelConfig& model, DType compute, int64_t tokens) {

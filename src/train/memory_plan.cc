@@ -18,9 +18,9 @@ namespace {
 constexpr double kReserve = 0.08, kSmallestReserve = 1e9, kMostReserve = 0.25;
 constexpr double kBatches = 16e6;                      // bytes of batches on their way
 constexpr double kDriver = 256e6, kMostDriver = 0.05;  // bytes, and at most this share of the free memory
-constexpr int64_t kMostRounds = 4096;
+constexpr int64_t kMostMicroBatches = 4096;
 constexpr int64_t kPartTokens = 256;  // of both sides together
-constexpr int64_t kRoundSlack = 64;   // tokens: a round ends where the next sentence would not fit
+constexpr int64_t kSlack = 64;        // tokens: a micro-batch ends where the next sentence would not fit
 
 std::string readable(size_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
@@ -32,29 +32,29 @@ size_t usable_bytes(const Backend& backend, const ModelConfig& model, DType comp
   return static_cast<size_t>(std::max(0.0, free - reserve));
 }
 
-int64_t rows_of(const MemoryPlan& plan) { return std::max(plan.batch.round.source, plan.batch.round.target); }
+int64_t rows_of(const MemoryPlan& plan) { return std::max(plan.batch.capacity.source, plan.batch.capacity.target); }
 
-// rounds: of a step; 0 = not known.
-std::string describe(const MemoryPlan& plan, const Backend& backend, int64_t rounds) {
-  const RoundCapacity& round = plan.batch.round;
-  return fmt::format("a step is {} of at most {} + {} tokens in {} sentences; a round takes {} of {} free",
-                     rounds > 1    ? fmt::format("{} rounds", rounds)
-                     : rounds == 1 ? "one round"
-                                   : "rounds",
-                     grouped(round.source), grouped(round.target), grouped(round.pairs), readable(plan.arena_bytes),
-                     readable(backend.memory_sizes().free));
+// micro-batches: of a step; 0 = not known.
+std::string describe(const MemoryPlan& plan, const Backend& backend, int64_t micro_batches) {
+  const MicroBatchCapacity& capacity = plan.batch.capacity;
+  return fmt::format("a step is {} of at most {} + {} tokens in {} sentences; a micro-batch takes {} of {} free",
+                     micro_batches > 1    ? fmt::format("{} micro-batches", micro_batches)
+                     : micro_batches == 1 ? "one micro-batch"
+                                          : "micro-batches",
+                     grouped(capacity.source), grouped(capacity.target), grouped(capacity.pairs),
+                     readable(plan.arena_bytes), readable(backend.memory_sizes().free));
 }
 
-// At most `tokens` a side in one round; 0 = all that a rank has of a step.
+// At most `tokens` a side in one micro-batch; 0 = all that a rank has of a step.
 MemoryPlan plan_for(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
                     int64_t tokens, int ranks) {
   MemoryPlan plan;
   plan.batch = config.batch;
-  for (const RoundCapacity& capacity : round_capacities(corpus, config.batch, tokens, ranks)) {
+  for (const MicroBatchCapacity& capacity : micro_batch_capacities(corpus, config.batch, tokens, ranks)) {
     plan.layouts.emplace_back(capacity, config.model.max_length, config.model, ranks > 1);
   }
   const BatchLayout& largest = plan.layouts.back();
-  plan.batch.round = largest.capacity();
+  plan.batch.capacity = largest.capacity();
   plan.arena_bytes = planned_arena_bytes(backend, config.model, compute, largest);
   return plan;
 }
@@ -62,11 +62,11 @@ MemoryPlan plan_for(const Backend& backend, DType compute, const Corpus& corpus,
 }  // namespace
 
 MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
-                       int ranks, const RoundCapacity& before) {
+                       int ranks, const MicroBatchCapacity& before) {
   if (!backend.traits().replays) {
     MemoryPlan plan;
     plan.batch = config.batch;
-    plan.batch.round = {config.micro_batch, config.micro_batch, 0};
+    plan.batch.capacity = {config.micro_batch, config.micro_batch, 0};
     plan.batch.part_tokens = wire_type(config.dist, backend, compute) == DType::f64 ? kPartTokens : 0;
     return plan;
   }
@@ -75,27 +75,29 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
   MemoryPlan plan = plan_for(backend, compute, corpus, config, config.micro_batch, ranks);
   if (config.micro_batch > 0) {
     require(plan.arena_bytes <= usable,
-            "batch.micro_batch = {} does not fit: a round takes {} and {} can be used; lower it, or let "
+            "batch.micro_batch = {} does not fit: a micro-batch takes {} and {} can be used; lower it, or let "
             "batch.micro_batch = \"fit\" choose",
             config.micro_batch, readable(plan.arena_bytes), readable(usable));
     require(rows_of(plan) <= most_rows,
-            "batch.micro_batch = {} is too large: a round would have {} rows, and at width {} at most {} are possible",
+            "batch.micro_batch = {} is too large: a micro-batch would have {} rows, and at width {} at most {} are "
+            "possible",
             config.micro_batch, rows_of(plan), config.model.width, most_rows);
-    const int64_t together = ranks * std::min(config.micro_batch, rows_of(plan));  // tokens of a round of all ranks
+    const int64_t together =
+        ranks * std::min(config.micro_batch, rows_of(plan));  // tokens of a micro-batch of all ranks
     const bool by_tokens = config.batch.sentences == 0;
     plan.description = describe(plan, backend, by_tokens ? (config.batch.tokens + together - 1) / together : 0);
     return plan;
   }
   const auto fits = [&] { return plan.arena_bytes <= usable && rows_of(plan) <= most_rows; };
   const auto is_before = [&] {
-    return plan.batch.round.source == before.source && plan.batch.round.target == before.target;
+    return plan.batch.capacity.source == before.source && plan.batch.capacity.target == before.target;
   };
   const int64_t whole = rows_of(plan), rows_before = std::max(before.source, before.target);
-  int64_t fewest = 0;  // rounds that fit
+  int64_t fewest = 0;  // micro-batches that fit
   MemoryPlan chosen;
-  for (int64_t rounds = 1; rounds <= kMostRounds; ++rounds) {
-    if (rounds > 1) {
-      const int64_t tokens = whole / rounds + kRoundSlack;
+  for (int64_t micro_batches = 1; micro_batches <= kMostMicroBatches; ++micro_batches) {
+    if (micro_batches > 1) {
+      const int64_t tokens = whole / micro_batches + kSlack;
       if (tokens < config.model.max_length) {
         break;
       }
@@ -103,29 +105,30 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
     }
     if (fits() && (fewest == 0 || is_before())) {
       chosen = plan;
-      chosen.description = describe(plan, backend, rounds);
+      chosen.description = describe(plan, backend, micro_batches);
       chosen.description +=
-          fewest == 0 ? "" : fmt::format("; {} would do, but the run has rounds of this size", fewest);
-      fewest = fewest == 0 ? rounds : fewest;
+          fewest == 0 ? "" : fmt::format("; {} would do, but the run has micro-batches of this size", fewest);
+      fewest = fewest == 0 ? micro_batches : fewest;
     }
     if (fewest > 0 && (is_before() || rows_of(plan) < rows_before || rows_before == 0)) {
       break;
     }
   }
   require(fewest > 0,
-          "not even a round of one sentence fits: it takes {} and {} can be used; lower "
+          "not even a micro-batch of one sentence fits: it takes {} and {} can be used; lower "
           "model.max_length or choose a smaller model",
           readable(plan.arena_bytes), readable(usable));
   return chosen;
 }
 
 MemoryPlan plan_memory_together(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
-                                int ranks, const RoundCapacity& before, Communicator& host) {
+                                int ranks, const MicroBatchCapacity& before, Communicator& host) {
   const auto most = [&host](int64_t value) { return static_cast<int64_t>(largest(host, static_cast<double>(value))); };
-  const RoundCapacity wanted{most(before.source), most(before.target), 0};
+  const MicroBatchCapacity wanted{most(before.source), most(before.target), 0};
   MemoryPlan plan = plan_memory(backend, compute, corpus, config, ranks, wanted);
-  const RoundCapacity own = plan.layouts.empty() ? RoundCapacity{INT32_MAX, INT32_MAX, 0} : plan.batch.round;
-  const RoundCapacity smallest{-most(-own.source), -most(-own.target), 0};
+  const MicroBatchCapacity own =
+      plan.layouts.empty() ? MicroBatchCapacity{INT32_MAX, INT32_MAX, 0} : plan.batch.capacity;
+  const MicroBatchCapacity smallest{-most(-own.source), -most(-own.target), 0};
   if (smallest.source == own.source && smallest.target == own.target) {
     return plan;
   }

@@ -8,8 +8,8 @@ void RunCheckpoints::save(CheckpointState state) {
   learner_.update().complete(learner_.weights().average());
   const HostTensors tensors = learner_.host_tensors(HostCopy::read);
   if (run_.keeps_checkpoints()) {
-    state.round_source = learner_.fixed_round().source;
-    state.round_target = learner_.fixed_round().target;
+    state.micro_batch_source = learner_.fixed_micro_batch().source;
+    state.micro_batch_target = learner_.fixed_micro_batch().target;
     const Checkpoint checkpoint{state, run_.settings(), data_.source.bytes(),
                                 data_.joint ? "" : data_.target.front().bytes()};
     const auto& root = run_.directory().root();
@@ -55,7 +55,7 @@ void RunCheckpoints::load_tensors_of(const std::optional<std::filesystem::path>&
     }
     for (const View& view : views) {
       if (!view.empty()) {
-        run_.team().communicator().broadcast(view, from);
+        run_.group().communicator().broadcast(view, from);
       }
     }
     with_average = run_.broadcast(with_average ? 1 : 0, from) > 0;
@@ -64,14 +64,14 @@ void RunCheckpoints::load_tensors_of(const std::optional<std::filesystem::path>&
   learner_.resume(updates, with_average);
 }
 
-RoundCapacity saved_round(const TeamRun& run) {
+MicroBatchCapacity saved_micro_batch(const GroupRun& run) {
   const auto latest = run.directory().root() / "latest";
   if (run.starts_over() || !std::filesystem::exists(latest)) {
     return {};
   }
   try {
     const CheckpointState state = load_checkpoint(latest, false).state;
-    return {state.round_source, state.round_target, 0};
+    return {state.micro_batch_source, state.micro_batch_target, 0};
   } catch (const Error&) {
     return {};
   }

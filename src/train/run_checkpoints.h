@@ -6,15 +6,15 @@
 
 #include "data/prepared.h"
 #include "store/checkpoint.h"
+#include "train/group_run.h"
 #include "train/learner.h"
-#include "train/team_run.h"
 
 namespace tandem {
 
 class RunCheckpoints {
  public:
   // All must outlive this.
-  RunCheckpoints(TeamRun& run, const Prepared& data, const TrainConfig& config, Learner& learner)
+  RunCheckpoints(GroupRun& run, const Prepared& data, const TrainConfig& config, Learner& learner)
       : run_(run), data_(data), config_(config), learner_(learner) {}
 
   // Writes what the learner holds, on the ranks that keep checkpoints; removes those that need not be kept.
@@ -31,7 +31,7 @@ class RunCheckpoints {
  private:
   void load_tensors_of(const std::optional<std::filesystem::path>& checkpoint, int from, bool shared, int64_t updates);
 
-  TeamRun& run_;
+  GroupRun& run_;
   const Prepared& data_;
   const TrainConfig& config_;
   Learner& learner_;
@@ -39,6 +39,6 @@ class RunCheckpoints {
 
 // The size that this run's micro-batches had, if it has a checkpoint. It is a preference, so a checkpoint that cannot
 // be read means none.
-RoundCapacity saved_round(const TeamRun& run);
+MicroBatchCapacity saved_micro_batch(const GroupRun& run);
 
 }  // namespace tandem

@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-RunObserver::RunObserver(TeamRun& run, const TrainConfig& config, const std::string& gpu, std::optional<int64_t> done)
+RunObserver::RunObserver(GroupRun& run, const TrainConfig& config, const std::string& gpu, std::optional<int64_t> done)
     : run_(run), log_(run.directory().metrics(), run.directory().events(), run.rank(), done), step_(done.value_or(0)) {
   log_.hyperparameters(hyperparameters(config));
   log_.text(step_, "config", "```\n" + to_toml(config) + "```");
@@ -21,7 +21,7 @@ void RunObserver::start_probes(const TrainConfig& config, const std::string& gpu
                              .run = run_.directory().root(),
                              .interface = run_.interface(),
                              .gpu = gpu,
-                             .host = run_.team().local_rank() == 0};
+                             .host = run_.group().local_rank() == 0};
   probes_.emplace(options, [this](Record record) {
     record.step = step_;
     write(record);

@@ -7,7 +7,7 @@
 
 #include "observe/probes/host_probes.h"
 #include "observe/run_log.h"
-#include "train/team_run.h"
+#include "train/group_run.h"
 
 namespace tandem {
 
@@ -15,7 +15,7 @@ class RunObserver {
  public:
   // done: the step that the run goes on from; nothing = from the beginning.
   // gpu: its PCI bus id, or empty.
-  RunObserver(TeamRun& run, const TrainConfig& config, const std::string& gpu, std::optional<int64_t> done);
+  RunObserver(GroupRun& run, const TrainConfig& config, const std::string& gpu, std::optional<int64_t> done);
 
   // From any thread; records of steps come in rising order.
   void write(const Record& record);
@@ -29,7 +29,7 @@ class RunObserver {
  private:
   void start_probes(const TrainConfig& config, const std::string& gpu);
 
-  TeamRun& run_;
+  GroupRun& run_;
   std::mutex mutex_;  // of the log
   RunLog log_;
   std::atomic<int64_t> step_;

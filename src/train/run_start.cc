@@ -22,14 +22,14 @@ void require_same_tokenizer(const Checkpoint& checkpoint, const Prepared& data, 
 
 }  // namespace
 
-std::string use_algorithms(Backend& backend, const TeamRun& run, const TrainConfig& config) {
+std::string use_algorithms(Backend& backend, const GroupRun& run, const TrainConfig& config) {
   constexpr size_t kMostBytes = 1 << 20;
   const bool has_own = !run.starts_over() && std::filesystem::exists(run.directory().algorithms());
   if (has_own) {
     try {
       const std::string own = read_file(run.directory().algorithms(), kMostBytes);
       backend.use_algorithms(own, run.directory().algorithms().string());
-      if (run.first() && !config.algorithms.empty() && own != small_file(config.algorithms)) {
+      if (run.first() && !config.algorithms.empty() && own != read_small_file(config.algorithms)) {
         log::warning("the run goes on with the algorithms that it began with, {}, not with {}",
                      run.directory().algorithms().string(), config.algorithms);
       }
@@ -73,7 +73,7 @@ CheckpointState begin_fresh(Learner& learner, const Prepared& data, const TrainC
   return state;
 }
 
-std::optional<RunCheckpoints::Loaded> resume(RunCheckpoints& checkpoints, const Learner& learner, const TeamRun& run,
+std::optional<RunCheckpoints::Loaded> resume(RunCheckpoints& checkpoints, const Learner& learner, const GroupRun& run,
                                              const Prepared& data, const TrainConfig& config) {
   const auto& root = run.directory().root();
   const auto found = find_latest(root);
@@ -87,22 +87,23 @@ std::optional<RunCheckpoints::Loaded> resume(RunCheckpoints& checkpoints, const 
   const CheckpointState& state = loaded->state;
   log::info("going on from step {} ({}); --start-over begins anew", grouped(state.step),
             found ? found->string() : "another host's checkpoint");
-  const RoundCapacity now = learner.fixed_round();
-  if (run.first() && now.source > 0 && state.round_source > 0 &&
-      (now.source != state.round_source || now.target != state.round_target)) {
+  const MicroBatchCapacity now = learner.fixed_micro_batch();
+  if (run.first() && now.source > 0 && state.micro_batch_source > 0 &&
+      (now.source != state.micro_batch_source || now.target != state.micro_batch_target)) {
     log::warning(
-        "a round has room for {} + {} tokens now and had it for {} + {}: gradients are added up in another order, so "
+        "a micro-batch has room for {} + {} tokens now and had it for {} + {}: gradients are added up in another "
+        "order, so "
         "the run does not go on with the same bits",
-        grouped(now.source), grouped(now.target), grouped(state.round_source), grouped(state.round_target));
+        grouped(now.source), grouped(now.target), grouped(state.micro_batch_source), grouped(state.micro_batch_target));
   }
   return loaded;
 }
 
-void write_settings(const TeamRun& run, const Prepared& data, const std::string& algorithms) {
+void write_settings(const GroupRun& run, const Prepared& data, const std::string& algorithms) {
   const RunDirectory& directory = run.directory();
   if (run.keeps_checkpoints()) {
     write_file(directory.config(), run.settings());
-    const std::string statistics = small_file(data.directory / kStatisticsFile);
+    const std::string statistics = read_small_file(data.directory / kStatisticsFile);
     if (!statistics.empty()) {
       write_file(directory.statistics(), statistics);
     }
@@ -112,15 +113,15 @@ void write_settings(const TeamRun& run, const Prepared& data, const std::string&
   }
 }
 
-Record setup_record(TeamRun& run, Learner& learner, Backend& backend, const TrainConfig& config,
+Record setup_record(GroupRun& run, Learner& learner, Backend& backend, const TrainConfig& config,
                     const CheckpointState& state) {
   Record record{"setup", state.step};
   record.add("schema", 1)
       .add("rank", run.rank())
       .add("ranks", run.size())
-      .add("node", run.team().node())
-      .add("nodes", run.team().nodes())
-      .add("host", run.team().world().host)
+      .add("node", run.group().node())
+      .add("nodes", run.group().nodes())
+      .add("host", run.group().world().host)
       .add("device", config.device)
       .add("backend", backend.description())
       .add("parameters", static_cast<double>(learner.model().parameters().count()))

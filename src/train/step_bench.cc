@@ -40,10 +40,10 @@ Ceilings measure_ceilings(Backend& backend, DType compute) {
 }
 
 void note_lengths(std::vector<std::string>& lengths, const TrainStep& step) {
-  for (const HostBatch& round : step.rounds) {
-    for (size_t i = 0; i + 1 < round.source.starts.size(); ++i) {
-      lengths.push_back(fmt::format("{} {}", round.source.starts[i + 1] - round.source.starts[i],
-                                    round.target.starts[i + 1] - round.target.starts[i]));
+  for (const HostBatch& micro_batch : step.micro_batches) {
+    for (size_t i = 0; i + 1 < micro_batch.source.starts.size(); ++i) {
+      lengths.push_back(fmt::format("{} {}", micro_batch.source.starts[i + 1] - micro_batch.source.starts[i],
+                                    micro_batch.target.starts[i + 1] - micro_batch.target.starts[i]));
     }
   }
 }
@@ -95,7 +95,7 @@ void describe(StepBench& bench, std::span<const TrainStep> steps, const Stepper&
     tokens += static_cast<double>(tokens_of(step));
     bench.source_tokens += static_cast<double>(step.source_tokens) / count;
     bench.target_tokens += static_cast<double>(step.target_tokens) / count;
-    bench.rounds += static_cast<double>(step.rounds.size()) / count;
+    bench.micro_batches += static_cast<double>(step.micro_batches.size()) / count;
     bench.flops += step_flops(model, step) / count;
     note_lengths(bench.lengths, step);
   }

@@ -22,7 +22,7 @@ struct StepBench {
   double seconds = 0;        // a step, over all timed steps
   double source_tokens = 0;  // a step, true ones
   double target_tokens = 0;
-  double rounds = 0;
+  double micro_batches = 0;
   double flops = 0;       // a step, on true tokens
   double dead_share = 0;  // share of the capacity that holds no token
   int64_t too_long = 0;   // pairs that no step has: a side exceeds `longest` tokens

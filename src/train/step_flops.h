@@ -6,9 +6,9 @@
 
 namespace tandem {
 
-int64_t tokens_of(const TrainStep& step);  // in its rounds, of both sides
+int64_t tokens_of(const TrainStep& step);  // in its micro-batches, of both sides
 
-// FLOPs of the rounds' matrix products and attention, forward and backward (3 x forward), on true tokens.
+// FLOPs of the micro-batches' matrix products and attention, forward and backward (3 x forward), on true tokens.
 double step_flops(const ModelConfig& model, const TrainStep& step);
 
 }  // namespace tandem

@@ -22,7 +22,7 @@ Stepper::Stepper(Backend& backend, const Transformer& model, const ModelState& w
 
 void Stepper::give(const TrainStep& step, StepInput input, bool recorded) {
   static const std::vector<HostBatch> nothing{pack({}, {})};  // if this rank has no sentence: its part of sums is zero
-  const std::vector<HostBatch>& batches = step.rounds.empty() ? nothing : step.rounds;
+  const std::vector<HostBatch>& batches = step.micro_batches.empty() ? nothing : step.micro_batches;
   for (const HostBatch& batch : batches) {
     const bool first = &batch == &batches.front(), last = &batch == &batches.back();
     input.state.first_source = batch.source.first;
@@ -73,7 +73,7 @@ void Stepper::set_updates(int64_t updates) {
 
 int64_t Stepper::rows_of(const TrainStep& step) const {
   int64_t rows = 0;
-  for (const HostBatch& batch : step.rounds) {
+  for (const HostBatch& batch : step.micro_batches) {
     rows += work_.rows_of(batch);
   }
   return rows;

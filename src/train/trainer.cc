@@ -49,7 +49,7 @@ struct Device {
 // A training run in progress, as one of its ranks sees it: the learner, what was counted, and the loop.
 class Training {
  public:
-  Training(const TrainConfig& config, Prepared data, TeamRun& run, double check_share);
+  Training(const TrainConfig& config, Prepared data, GroupRun& run, double check_share);
 
   void begin();  // fresh weights, or the run's latest checkpoint
   TrainOutcome run();
@@ -75,7 +75,7 @@ class Training {
   void agree();  // what all ranks go by in the pause
 
   const TrainConfig config_;
-  TeamRun& run_;
+  GroupRun& run_;
   Prepared data_;
   double check_share_;
   Device device_;
@@ -103,17 +103,17 @@ class Training {
   bool pause_asked_ = false;  // by a rank, with the last step that was counted
 };
 
-Training::Training(const TrainConfig& config, Prepared data, TeamRun& run, double check_share)
+Training::Training(const TrainConfig& config, Prepared data, GroupRun& run, double check_share)
     : config_(config),
       run_(run),
       data_(std::move(data)),
       check_share_(check_share),
       device_(config, check_share),
       backend_(*device_.backend),
-      own_communicator_(make_gradient_communicator(run.team(), backend_, config.dist)),
-      communicator_(own_communicator_ ? *own_communicator_ : run.team().communicator()),
-      learner_(backend_, config_, data_.train, {run.team().communicator(), communicator_},
-               {.wanted = saved_round(run)}),
+      own_communicator_(make_gradient_communicator(run.group(), backend_, config.dist)),
+      communicator_(own_communicator_ ? *own_communicator_ : run.group().communicator()),
+      learner_(backend_, config_, data_.train, {run.group().communicator(), communicator_},
+               {.wanted = saved_micro_batch(run)}),
       checkpoints_(run, data_, config_, learner_),
       validator_(backend_, learner_.model(), data_, config_, run),
       meter_(communicator_) {
@@ -212,7 +212,7 @@ void Training::give_step() {
   input.pause = given.pause ? 1 : 0;
   give_to_backend(given.step, input);
   epochs_given_ = given.step.epochs_done;
-  given.step.rounds.clear();  // its sentences are no longer needed
+  given.step.micro_batches.clear();  // its sentences are no longer needed
   given_.push_back(std::move(given));
 }
 
@@ -233,7 +233,7 @@ void Training::give_to_backend(const TrainStep& step, const StepInput& input) {
 void Training::take_results(size_t under_way) {
   while (given_.size() > under_way) {
     const StepResult result = learner_.stepper().take();
-    for (const std::string& problem : {run_.team().failure(), communicator_.failure()}) {
+    for (const std::string& problem : {run_.group().failure(), communicator_.failure()}) {
       require(problem.empty(), "{}", problem);
     }
     count(given_.front(), result);
@@ -353,8 +353,8 @@ void Training::event(const std::string& name, const std::string& details) {
 
 void Training::show_progress() {
   if (log::on_terminal() && meter_.has_losses()) {
-    log::status(status_line(meter_.window(), config_.stop.max_steps, seconds_left(config_.stop, state_),
-                            log::columns()));
+    log::status(
+        status_line(meter_.window(), config_.stop.max_steps, seconds_left(config_.stop, state_), log::columns()));
   }
 }
 
@@ -373,7 +373,7 @@ TrainOutcome train_model(TrainConfig config, bool start_over, double check_share
   std::signal(SIGUSR1, SIG_IGN);  // until there is something to save
   Prepared data = Prepared::open(config.data);
   complete_config(config, data);
-  TeamRun run(config, data, start_over);
+  GroupRun run(config, data, start_over);
   log::set_quiet(!run.first());
   TrainOutcome outcome;
   bool begun = false;
@@ -385,7 +385,7 @@ TrainOutcome train_model(TrainConfig config, bool start_over, double check_share
   } catch (const std::exception& error) {
     log::close_file(fmt::format("error: {}", error.what()));
     if (run.size() > 1) {
-      run.team().stop(error.what());  // the others hear why
+      run.group().stop(error.what());  // the others hear why
     }
     if (!begun) {
       run.directory().abandon();

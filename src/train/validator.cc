@@ -27,7 +27,7 @@ std::vector<Ids> encode(const Subwords& subwords, const std::vector<std::string>
 
 // This rank's part of what all ranks work on together.
 template <class T>
-std::vector<T> part_of(const std::vector<T>& all, const TeamRun& run) {
+std::vector<T> part_of(const std::vector<T>& all, const GroupRun& run) {
   const auto at = [&](int rank) {
     return all.begin() +
            static_cast<std::ptrdiff_t>(all.size() * static_cast<size_t>(rank) / static_cast<size_t>(run.size()));
@@ -36,7 +36,7 @@ std::vector<T> part_of(const std::vector<T>& all, const TeamRun& run) {
 }
 
 // The parts of all ranks, in their order.
-std::vector<std::string> gather_lines(TeamRun& run, const std::vector<std::string>& part) {
+std::vector<std::string> gather_lines(GroupRun& run, const std::vector<std::string>& part) {
   std::vector<std::string> all;
   for (const std::string& text : run.gather(part.empty() ? "" : fmt::format("{}\n", fmt::join(part, "\n")))) {
     for (size_t begin = 0; begin < text.size();) {
@@ -68,7 +68,7 @@ std::map<std::string, double> ValidationResult::metrics() const {
 }
 
 Validator::Validator(Backend& backend, Transformer& model, const Prepared& data, const TrainConfig& config,
-                     TeamRun& run)
+                     GroupRun& run)
     : backend_(backend),
       model_(model),
       data_(data),
@@ -86,8 +86,8 @@ Validator::Validator(Backend& backend, Transformer& model, const Prepared& data,
   PhiloxStream random(config.seed, kTrainSamplePurpose);
   for (int64_t i = 0; i < std::min(config_.train_sample, data.train.size()); ++i) {
     const auto pair = static_cast<int64_t>(random.below(static_cast<uint64_t>(data.train.size())));
-    train_source_.push_back(data.plain_pieces(Side::source, pair));
-    train_target_.push_back(data.plain_pieces(Side::target, pair));
+    train_source_.push_back(data.plain_tokens(Side::source, pair));
+    train_target_.push_back(data.plain_tokens(Side::target, pair));
   }
 }
 
@@ -110,7 +110,7 @@ PairLoss Validator::loss(const Weights& weights, const std::vector<Ids>& source,
   PairLoss result = evaluate_loss(backend_, model_, weights, part_of(source, run_), part_of(target, run_), arena);
   double sums[] = {result.totals.smoothed, result.totals.nll, result.totals.correct, result.totals.tokens,
                    static_cast<double>(result.too_long)};
-  run_.team().communicator().all_reduce(host_view(sums, 1, 5));
+  run_.group().communicator().all_reduce(host_view(sums, 1, 5));
   result.totals = {sums[0], sums[1], sums[2], sums[3]};
   result.too_long = static_cast<int64_t>(sums[4]);
   return result;

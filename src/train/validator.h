@@ -12,8 +12,8 @@
 #include "data/prepared.h"
 #include "text/bleu.h"
 #include "train/config.h"
+#include "train/group_run.h"
 #include "train/loss_evaluation.h"
-#include "train/team_run.h"
 
 namespace tandem {
 
@@ -36,7 +36,7 @@ struct ValidationResult {
 class Validator {
  public:
   // Everything given must outlive the validator. Each rank of the run works on a part of every set.
-  Validator(Backend& backend, Transformer& model, const Prepared& data, const TrainConfig& config, TeamRun& run);
+  Validator(Backend& backend, Transformer& model, const Prepared& data, const TrainConfig& config, GroupRun& run);
 
   // Called by all ranks, and the same on all. `between` is called before every batch that is decoded; what it throws
   // ends the validation.
@@ -49,7 +49,7 @@ class Validator {
   Backend& backend_;
   Transformer& model_;
   const Prepared& data_;
-  TeamRun& run_;
+  GroupRun& run_;
   ValidationConfig config_;
   int threads_;
   TextPairs text_;  // at most config.max_sentences

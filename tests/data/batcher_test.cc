@@ -42,7 +42,7 @@ struct Pairs {
 
 std::vector<int64_t> pairs_of(const TrainStep& step) {
   std::vector<int64_t> pairs;
-  for (const HostBatch& micro_batch : step.rounds) {
+  for (const HostBatch& micro_batch : step.micro_batches) {
     pairs.insert(pairs.end(), micro_batch.pairs.begin(), micro_batch.pairs.end());
   }
   return pairs;
@@ -97,8 +97,8 @@ TEST(Batcher, an_epoch_has_every_pair_once) {
   while (seen.size() < 1500) {
     steps.push_back(batcher.next());
     const TrainStep& step = steps.back();
-    ASSERT_EQ(step.rounds.size(), 1U);
-    const HostBatch& micro_batch = step.rounds[0];
+    ASSERT_EQ(step.micro_batches.size(), 1U);
+    const HostBatch& micro_batch = step.micro_batches[0];
     EXPECT_LE(step.source_tokens, 200);
     EXPECT_LE(step.target_tokens, 200);
     EXPECT_EQ(step.source_tokens, static_cast<int64_t>(micro_batch.source.tokens.size()));
@@ -127,9 +127,9 @@ TEST(Batcher, an_epoch_has_every_pair_once) {
 TEST(Batcher, packs_what_the_corpus_holds) {
   const Pairs pairs(60, 0, 12);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
-  Batcher batcher(corpus, {.tokens = 150, .round = {40, 40}});
+  Batcher batcher(corpus, {.tokens = 150, .capacity = {40, 40}});
   for (int i = 0; i < 20; ++i) {
-    for (const HostBatch& micro_batch : batcher.next().rounds) {
+    for (const HostBatch& micro_batch : batcher.next().micro_batches) {
       Sentences source, target;
       for (const int64_t pair : micro_batch.pairs) {
         source.push_back(pairs.source[static_cast<size_t>(pair)]);
@@ -177,7 +177,7 @@ TEST(Batcher, a_step_may_be_larger_than_the_corpus) {
 TEST(Batcher, goes_on_from_a_cursor) {
   const Pairs pairs(80, 0, 20);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
-  const BatchConfig config{.tokens = 90, .round = {50, 50}};
+  const BatchConfig config{.tokens = 90, .capacity = {50, 50}};
   Batcher whole(corpus, config);
   std::vector<TrainStep> steps;
   for (int i = 0; i < 40; ++i) {
@@ -188,10 +188,10 @@ TEST(Batcher, goes_on_from_a_cursor) {
     resumed.seek(steps[start].after);
     const TrainStep step = resumed.next();
     const TrainStep& expected = steps[start + 1];
-    ASSERT_EQ(step.rounds.size(), expected.rounds.size());
+    ASSERT_EQ(step.micro_batches.size(), expected.micro_batches.size());
     EXPECT_EQ(pairs_of(step), pairs_of(expected));
-    EXPECT_EQ(step.rounds.back().source.tokens, expected.rounds.back().source.tokens);
-    EXPECT_EQ(step.rounds.back().target.first, expected.rounds.back().target.first);
+    EXPECT_EQ(step.micro_batches.back().source.tokens, expected.micro_batches.back().source.tokens);
+    EXPECT_EQ(step.micro_batches.back().target.first, expected.micro_batches.back().target.first);
     EXPECT_EQ(step.after.epoch, expected.after.epoch);
     EXPECT_EQ(step.after.index, expected.after.index);
   }
@@ -207,25 +207,25 @@ TEST(Batcher, workers_and_micro_batches_share_the_same_steps) {
   for (const int workers : {1, 2, 3, 4, 7}) {
     for (const int64_t micro : {int64_t{0}, int64_t{26}, int64_t{60}, int64_t{500}}) {
       Batcher alone(corpus, {.tokens = 300});
-      std::vector<Batcher> team;
+      std::vector<Batcher> group;
       for (int worker = 0; worker < workers; ++worker) {
-        team.emplace_back(corpus, BatchConfig{.tokens = 300, .round = {micro, micro}}, worker, workers);
+        group.emplace_back(corpus, BatchConfig{.tokens = 300, .capacity = {micro, micro}}, worker, workers);
       }
       for (int i = 0; i < 12; ++i) {
         const TrainStep expected = alone.next();
-        const HostBatch& whole = expected.rounds[0];
+        const HostBatch& whole = expected.micro_batches[0];
         std::vector<int32_t> source, target;
         std::vector<int64_t> together;
         int64_t least = INT64_MAX, most = 0;
-        for (Batcher& batcher : team) {
+        for (Batcher& batcher : group) {
           const TrainStep part = batcher.next();
           EXPECT_EQ(part.target_tokens, expected.target_tokens);
           EXPECT_EQ(part.source_tokens, expected.source_tokens);
           EXPECT_EQ(part.pairs, expected.pairs);
           EXPECT_EQ(part.after.index, expected.after.index);
-          EXPECT_TRUE(micro > 0 || part.rounds.size() <= 1);
+          EXPECT_TRUE(micro > 0 || part.micro_batches.size() <= 1);
           int64_t cost = 0;
-          for (const HostBatch& micro_batch : part.rounds) {
+          for (const HostBatch& micro_batch : part.micro_batches) {
             EXPECT_EQ(micro_batch.source.first, source.size());
             EXPECT_EQ(micro_batch.target.first, target.size());
             EXPECT_FALSE(micro_batch.pairs.empty());
@@ -252,7 +252,7 @@ TEST(Batcher, workers_and_micro_batches_share_the_same_steps) {
 using Parts = std::vector<std::pair<std::vector<int32_t>, std::vector<int32_t>>>;
 
 void append_parts(Parts& parts, const TrainStep& step) {
-  for (const HostBatch& micro_batch : step.rounds) {
+  for (const HostBatch& micro_batch : step.micro_batches) {
     const HostSide &source = micro_batch.source, &target = micro_batch.target;
     ASSERT_EQ(source.parts.size(), target.parts.size());
     ASSERT_GE(source.parts.size(), 2U);
@@ -270,26 +270,26 @@ void append_parts(Parts& parts, const TrainStep& step) {
 }
 
 // A step has the same parts for any number of workers and micro-batches, and the workers' shares are even.
-TEST(Batcher, parts_do_not_depend_on_workers_and_rounds) {
+TEST(Batcher, parts_do_not_depend_on_workers_and_micro_batches) {
   const Pairs pairs(1500, 0, 10);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
   for (const int64_t part_tokens : {40, 100, 100000}) {
     Parts alone;
     for (const int workers : {1, 2, 3, 4, 6, 12, 7}) {
       for (const int64_t micro : {0, 200, 400}) {
-        const BatchConfig config{.tokens = 1500, .round = {micro, micro}, .part_tokens = part_tokens};
-        std::vector<Batcher> team;
+        const BatchConfig config{.tokens = 1500, .capacity = {micro, micro}, .part_tokens = part_tokens};
+        std::vector<Batcher> group;
         for (int worker = 0; worker < workers; ++worker) {
-          team.emplace_back(corpus, config, worker, workers);
+          group.emplace_back(corpus, config, worker, workers);
         }
         Parts found;
         for (int i = 0; i < 5; ++i) {
           int64_t most = 0, all = 0;
-          for (Batcher& batcher : team) {
+          for (Batcher& batcher : group) {
             const TrainStep step = batcher.next();
             append_parts(found, step);
             int64_t tokens = 0;
-            for (const HostBatch& micro_batch : step.rounds) {
+            for (const HostBatch& micro_batch : step.micro_batches) {
               EXPECT_TRUE(micro == 0 || static_cast<int64_t>(micro_batch.source.tokens.size()) <= micro);
               EXPECT_TRUE(micro == 0 || static_cast<int64_t>(micro_batch.target.tokens.size()) <= micro);
               tokens += static_cast<int64_t>(micro_batch.source.tokens.size() + micro_batch.target.tokens.size());
@@ -307,7 +307,8 @@ TEST(Batcher, parts_do_not_depend_on_workers_and_rounds) {
           EXPECT_LE(found.size(), 5 * wanted);
           EXPECT_GE(found.size(), 5 * wanted - 10) << "a part is empty where a long pair lies across it";
         } else if (workers != 7 || part_tokens == 40) {
-          EXPECT_TRUE(found == alone) << workers << " workers, rounds of " << micro << ", parts of " << part_tokens;
+          EXPECT_TRUE(found == alone) << workers << " workers, micro-batches of " << micro << ", parts of "
+                                      << part_tokens;
         } else {  // few parts, which seven could not share evenly
           EXPECT_FALSE(found == alone);
         }
@@ -325,12 +326,12 @@ TEST(Batcher, rounds_of_256_tokens_hold_whole_parts) {
     for (const int64_t micro : {0, 256, 300}) {
       Parts found;
       for (int worker = 0; worker < workers; ++worker) {
-        Batcher batcher(corpus, {.tokens = 3050, .round = {micro, micro}, .part_tokens = 256}, worker, workers);
+        Batcher batcher(corpus, {.tokens = 3050, .capacity = {micro, micro}, .part_tokens = 256}, worker, workers);
         append_parts(found, batcher.next());
       }
       alone = alone.empty() ? found : alone;
       EXPECT_GT(alone.size(), 12U) << "some of the 12 are cut again";
-      EXPECT_TRUE(found == alone) << workers << " workers, rounds of " << micro;
+      EXPECT_TRUE(found == alone) << workers << " workers, micro-batches of " << micro;
       for (const auto& [source, target] : found) {
         EXPECT_LE(std::max(source.size(), target.size()), 256U);
       }
@@ -355,12 +356,12 @@ TEST(Batcher, more_workers_than_pairs) {
 TEST(Batcher, sentence_budget) {
   const Pairs pairs(50, 0, 20);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
-  Batcher batcher(corpus, {.tokens = 1, .sentences = 12, .round = {30, 30}});
+  Batcher batcher(corpus, {.tokens = 1, .sentences = 12, .capacity = {30, 30}});
   for (int i = 0; i < 10; ++i) {
     const TrainStep step = batcher.next();
     EXPECT_EQ(step.pairs, 12);
     EXPECT_EQ(pairs_of(step).size(), 12U);
-    EXPECT_GT(step.rounds.size(), 1U);
+    EXPECT_GT(step.micro_batches.size(), 1U);
   }
 }
 
@@ -412,13 +413,13 @@ TEST(Batcher, says_what_cannot_work) {
   EXPECT_EQ(message({.tokens = 20}),
             "training pair 1 has 21 tokens but a step holds only 20: raise batch.tokens or "
             "lower max_length");
-  EXPECT_NE(message({.tokens = 100, .round = {20, 20}}).find("micro_batch"), std::string::npos);
+  EXPECT_NE(message({.tokens = 100, .capacity = {20, 20}}).find("micro_batch"), std::string::npos);
   EXPECT_NE(message({.max_length = 4}).find("none of the 3"), std::string::npos);
   EXPECT_EQ(message({.tokens = 21}), "");
   EXPECT_EQ(message({.tokens = 5, .max_length = 5}), "");
   EXPECT_NE(message({.tokens = 0}), "");
   EXPECT_NE(message({.max_length = 0}), "");
-  EXPECT_NE(message({.round = {-1, -1}}), "");
+  EXPECT_NE(message({.capacity = {-1, -1}}), "");
   EXPECT_NE(message({.sentences = int64_t{1} << 40}), "");
   EXPECT_THROW(Batcher(corpus, {}, 2, 2), Error);
 }
@@ -427,7 +428,7 @@ TEST(Batcher, says_what_cannot_work) {
 TEST(Batcher, WorkersNumberTheRowsOfTheWholeStep) {
   const Pairs pairs(300, 1, 12);
   const Corpus corpus = testing::corpus_of(pairs.source, pairs.target);
-  const BatchConfig config{.tokens = 200, .max_length = 20, .round = {40, 40, 0}};
+  const BatchConfig config{.tokens = 200, .max_length = 20, .capacity = {40, 40, 0}};
   std::vector<Batcher> workers;
   for (int worker = 0; worker < 3; ++worker) {
     workers.emplace_back(corpus, config, worker, 3);
@@ -437,7 +438,7 @@ TEST(Batcher, WorkersNumberTheRowsOfTheWholeStep) {
     const TrainStep whole = alone.next();
     EXPECT_TRUE(whole.source_ids.empty());
     std::set<int32_t> source, target;
-    for (const HostBatch& micro_batch : whole.rounds) {
+    for (const HostBatch& micro_batch : whole.micro_batches) {
       source.insert(micro_batch.source.tokens.begin(), micro_batch.source.tokens.end());
       target.insert(micro_batch.target.tokens.begin(), micro_batch.target.tokens.end());
     }
@@ -445,7 +446,7 @@ TEST(Batcher, WorkersNumberTheRowsOfTheWholeStep) {
       const TrainStep part = worker.next();
       EXPECT_EQ(part.source_ids, std::vector<int32_t>(source.begin(), source.end()));
       EXPECT_EQ(part.target_ids, std::vector<int32_t>(target.begin(), target.end()));
-      for (const HostBatch& micro_batch : part.rounds) {
+      for (const HostBatch& micro_batch : part.micro_batches) {
         for (size_t run = 0; run < micro_batch.source.order_ids.size(); ++run) {
           const auto row = static_cast<size_t>(
               micro_batch.source.order_rows[static_cast<size_t>(micro_batch.source.order_starts[run])]);

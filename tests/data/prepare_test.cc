@@ -211,8 +211,8 @@ TEST_F(Prepare, CopiesInOtherPieces) {
   for (int64_t i = 0; i < 6000; ++i) {
     std::vector<int32_t> expected_pieces;
     without.train.append(Side::target, i % 2000, expected_pieces);
-    ASSERT_EQ(data.plain_pieces(Side::target, i), expected_pieces);
-    ASSERT_EQ(without.plain_pieces(Side::target, i % 2000), expected_pieces);
+    ASSERT_EQ(data.plain_tokens(Side::target, i), expected_pieces);
+    ASSERT_EQ(without.plain_tokens(Side::target, i % 2000), expected_pieces);
   }
   const auto files = files_of(config_.out);
   config_.threads = 5;

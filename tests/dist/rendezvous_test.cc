@@ -8,8 +8,8 @@
 #include "dist/message.h"
 #include "dist/rendezvous_client.h"
 #include "dist/socket.h"
+#include "process_groups.h"
 #include "ranks.h"
-#include "teams.h"
 
 namespace tandem {
 namespace {
@@ -32,16 +32,16 @@ std::vector<World> worlds_of(int size) {
   return worlds;
 }
 
-TeamOptions short_join() {
-  TeamOptions options = quick_options();
+ProcessGroupOptions short_join() {
+  ProcessGroupOptions options = quick_options();
   options.join_timeout = milliseconds(700);
   return options;
 }
 
 // Joins with the identities that `identity` gives by rank.
 std::vector<std::string> join_with(std::vector<World> worlds, const std::function<Identity(int)>& identity) {
-  return run_ranks(worlds,
-                   [&](const World& world) { join_team(world, identity(world.rank), quick_options())->leave(); });
+  return run_ranks(
+      worlds, [&](const World& world) { join_process_group(world, identity(world.rank), quick_options())->leave(); });
 }
 
 TEST(Rendezvous, RefusesWhatDiffers) {
@@ -99,7 +99,8 @@ TEST(Rendezvous, OneGpuForOneRank) {
 TEST(Rendezvous, WrongSecret) {
   auto worlds = worlds_of(3);
   worlds[2].secret = "guess";
-  const auto errors = run_ranks(worlds, [&](const World& world) { join_team(world, {}, short_join())->leave(); });
+  const auto errors =
+      run_ranks(worlds, [&](const World& world) { join_process_group(world, {}, short_join())->leave(); });
   EXPECT_NE(errors[2].find("rank 2 on host c cannot join: the secret is wrong"), std::string::npos) << errors[2];
   for (const int rank : {0, 1}) {
     EXPECT_NE(errors[rank].find("rank 2 on host c of 3 did not come within"), std::string::npos) << errors[rank];
@@ -110,20 +111,22 @@ TEST(Rendezvous, NoSecret) {
   auto worlds = worlds_of(2);
   const Socket unused(worlds[0].listener);
   worlds[0].secret = "";
-  EXPECT_NE(message_of([&] { join_team(worlds[0], {}); }).find("set TANDEM_SECRET"), std::string::npos);
+  EXPECT_NE(message_of([&] { join_process_group(worlds[0], {}); }).find("set TANDEM_SECRET"), std::string::npos);
 }
 
 TEST(Rendezvous, NamesWhoIsMissing) {
   auto worlds = worlds_of(4);
   worlds.erase(worlds.begin() + 1, worlds.begin() + 3);
-  const auto errors = run_ranks(worlds, [&](const World& world) { join_team(world, {}, short_join())->leave(); });
+  const auto errors =
+      run_ranks(worlds, [&](const World& world) { join_process_group(world, {}, short_join())->leave(); });
   expect_all_say(errors, "rank 1 on host b, rank 2 on host c of 4 did not come within 1 s");
 }
 
 TEST(Rendezvous, TheSameRankTwice) {
   auto worlds = worlds_of(3);
   worlds[2].rank = 1;
-  const auto errors = run_ranks(worlds, [&](const World& world) { join_team(world, {}, short_join())->leave(); });
+  const auto errors =
+      run_ranks(worlds, [&](const World& world) { join_process_group(world, {}, short_join())->leave(); });
   const bool second = errors[2].find("two processes were given the same rank") != std::string::npos;
   const bool first = errors[1].find("two processes were given the same rank") != std::string::npos;
   EXPECT_NE(first, second) << errors[1] << "\n" << errors[2];
@@ -134,8 +137,9 @@ TEST(Rendezvous, TheSameRankTwice) {
 TEST(Rendezvous, AnotherNumberOfRanks) {
   auto worlds = worlds_of(3);
   worlds[1].size = 4;
-  expect_all_say(run_ranks(worlds, [&](const World& world) { join_team(world, {}, quick_options())->leave(); }),
-                 "rank 1 on host b was given 4 as the number of ranks, but rank 0 was given 3");
+  expect_all_say(
+      run_ranks(worlds, [&](const World& world) { join_process_group(world, {}, quick_options())->leave(); }),
+      "rank 1 on host b was given 4 as the number of ranks, but rank 0 was given 3");
 }
 
 // Ranks count by host numbers, so a number that is too high must be refused.
@@ -143,18 +147,19 @@ TEST(Rendezvous, AHostThatCannotBe) {
   auto worlds = worlds_of(3);
   worlds[2].node = 3;
   worlds[2].nodes = 4;
-  expect_all_say(run_ranks(worlds, [&](const World& world) { join_team(world, {}, quick_options())->leave(); }),
-                 "rank 2 on host c was given host number 3, but rank");
+  expect_all_say(
+      run_ranks(worlds, [&](const World& world) { join_process_group(world, {}, quick_options())->leave(); }),
+      "rank 2 on host c was given host number 3, but rank");
 }
 
 // A process that dies closes one connection after the other; the last rank may join in between.
 TEST(Rendezvous, ARankThatHalfDied) {
-  TeamOptions options = quick_options();
+  ProcessGroupOptions options = quick_options();
   options.join_timeout = milliseconds(1500);
   const auto errors = run_ranks(worlds_of(3), [&](const World& world) {
     if (world.rank != 1) {
       std::this_thread::sleep_for(milliseconds(world.rank * 200));
-      join_team(world, {}, options)->leave();
+      join_process_group(world, {}, options)->leave();
       return;
     }
     const auto end = steady_clock::now() + milliseconds(10000);
@@ -167,7 +172,7 @@ TEST(Rendezvous, ARankThatHalfDied) {
     while (!heard || heard->front() != "failure") {
       heart.send({"beat"});
       heard = heart.receive(steady_clock::now() + milliseconds(50));
-      require(steady_clock::now() < end, "the team never ends");
+      require(steady_clock::now() < end, "the process group never ends");
     }
   });
   EXPECT_EQ(errors[1], "");
@@ -180,14 +185,15 @@ TEST(Rendezvous, ARankThatCannotBe) {
   auto worlds = worlds_of(2);
   worlds[1].rank = 2;
   worlds[1].size = 3;
-  const auto errors = run_ranks(worlds, [&](const World& world) { join_team(world, {}, short_join())->leave(); });
+  const auto errors =
+      run_ranks(worlds, [&](const World& world) { join_process_group(world, {}, short_join())->leave(); });
   EXPECT_NE(errors[1].find("2 as the number of ranks, so there is no rank 2"), std::string::npos) << errors[1];
 }
 
 TEST(Rendezvous, NobodyListens) {
   auto worlds = worlds_of(2);
   { const Socket closed(worlds[0].listener); }
-  const std::string message = message_of([&] { join_team(worlds[1], {}, short_join()); });
+  const std::string message = message_of([&] { join_process_group(worlds[1], {}, short_join()); });
   EXPECT_NE(message.find("rank 1 on host b cannot reach rank 0 at 127.0.0.1:"), std::string::npos) << message;
   EXPECT_NE(message.find("Connection refused"), std::string::npos) << message;
 }
@@ -195,7 +201,8 @@ TEST(Rendezvous, NobodyListens) {
 TEST(Rendezvous, TriesAllAddresses) {
   auto worlds = worlds_of(2);
   worlds[1].rendezvous = "no-such-host.invalid,127.0.0.2," + worlds[1].rendezvous;
-  expect_no_errors(run_ranks(worlds, [&](const World& world) { join_team(world, {}, quick_options())->leave(); }));
+  expect_no_errors(
+      run_ranks(worlds, [&](const World& world) { join_process_group(world, {}, quick_options())->leave(); }));
 }
 
 // Another program listens at the port, and sends something else or nothing.
@@ -216,7 +223,7 @@ TEST(Rendezvous, SomebodyElseListens) {
         std::this_thread::sleep_for(milliseconds(10));
       }
     });
-    const std::string message = message_of([&] { join_team(worlds[1], {}, short_join()); });
+    const std::string message = message_of([&] { join_process_group(worlds[1], {}, short_join()); });
     EXPECT_NE(message.find("rank 1 on host b cannot"), std::string::npos) << message;
     EXPECT_NE(message.find(banner.empty() ? "does not answer" : "is not a rendezvous of"), std::string::npos)
         << message;
@@ -248,12 +255,12 @@ TEST(Rendezvous, StrangersBreakNothing) {
     }
   }
   expect_no_errors(run_ranks(worlds, [&](const World& world) {
-    const auto team = join_team(world, {}, quick_options());
+    const auto group = join_process_group(world, {}, quick_options());
     EXPECT_THROW(connect_to("127.0.0.1", port, deadline), Error) << "the port is still open";
     std::vector<float> values(1000, 1.0F);
-    team->communicator().all_reduce(testing::view_of(values));
+    group->communicator().all_reduce(testing::view_of(values));
     EXPECT_EQ(values[999], 3.0F);
-    team->leave();
+    group->leave();
   }));
 }
 
@@ -266,7 +273,7 @@ TEST(Rendezvous, NonsenseFromARankIsNamed) {
       client.send({"dance"});
       std::this_thread::sleep_for(milliseconds(500));
     } else {
-      join_team(world, {}, quick_options())->leave();
+      join_process_group(world, {}, quick_options())->leave();
     }
   });
   EXPECT_NE(errors[0].find("rank 1 on host b sent an invalid message: 'dance'"), std::string::npos) << errors[0];

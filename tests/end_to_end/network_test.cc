@@ -3,7 +3,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "end_to_end/team.h"
+#include "end_to_end/several_ranks.h"
 
 namespace tandem::testing {
 namespace {

@@ -1,4 +1,4 @@
-// Stopping and going on: by limit, by signal, with another number of rounds; and what is refused.
+// Stopping and going on: by limit, by signal, with another number of micro-batches; and what is refused.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -114,8 +114,8 @@ TEST_F(Resume, Usr1SavesAndGoesOn) {
   EXPECT_EQ(wait_for(process), 128 + SIGTERM);
 }
 
-TEST_F(Resume, RoundsKeepTheCurve) {
-  // The same step in one round or several: equal but for the order of additions.
+TEST_F(Resume, MicroBatchesKeepTheCurve) {
+  // The same step in one micro-batch or several: equal but for the order of additions.
   expect_trains("one", 20, {"log.every_steps=1"});
   expect_trains("many", 20, {"log.every_steps=1", "batch.micro_batch=80"});
   const auto one = train_records(directory_ / "one", "loss"), many = train_records(directory_ / "many", "loss");

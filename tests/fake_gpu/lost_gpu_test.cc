@@ -85,39 +85,39 @@ TEST_F(FakeGpu, WhatIsMissingOrTooOldIsOneSentence) {
   }
 }
 
-// The free memory decides the rounds of a step; a number that does not fit is refused with both figures.
-TEST_F(FakeGpu, ARoundFitsTheMemory) {
+// The free memory decides the micro-batches of a step; a number that does not fit is refused with both figures.
+TEST_F(FakeGpu, AMicroBatchFitsTheMemory) {
   const auto trained = [this](const std::string& micro_batch, const std::string& memory) {
     return run(on_gpu(directory_, "run-" + memory, {"batch.tokens=60000", "batch.micro_batch=" + micro_batch}), "",
                {"FAKE_GPU_MEMORY=" + memory});
   };
   const Result much = trained("\"fit\"", "1500000000");
   EXPECT_EQ(much.exit_code, 0) << much.err;
-  EXPECT_NE(much.err.find("a step is one round of at most 53,"), std::string::npos) << much.err;
+  EXPECT_NE(much.err.find("a step is one micro-batch of at most 53,"), std::string::npos) << much.err;
   const Result little = trained("\"fit\"", "500000000");
   EXPECT_EQ(little.exit_code, 0) << little.err;
-  EXPECT_NE(little.err.find("a step is 2 rounds of at most 2"), std::string::npos) << little.err;
-  // A run that goes on keeps its rounds where they fit, and says so where they do not.
+  EXPECT_NE(little.err.find("a step is 2 micro-batches of at most 2"), std::string::npos) << little.err;
+  // A run that goes on keeps its micro-batches where they fit, and says so where they do not.
   const auto goes_on = [this](const std::string& begun, const std::string& memory) {
     return run(on_gpu(directory_, "run-" + begun, {"batch.tokens=60000", "stop.max_steps=13"}), "",
                {"FAKE_GPU_MEMORY=" + memory});
   };
   const Result more = goes_on("500000000", "1500000000");
   EXPECT_EQ(more.exit_code, 0) << more.err;
-  EXPECT_NE(more.err.find("a step is 2 rounds of at most 2"), std::string::npos) << more.err;
-  EXPECT_NE(more.err.find("; 1 would do, but the run has rounds of this size"), std::string::npos) << more.err;
+  EXPECT_NE(more.err.find("a step is 2 micro-batches of at most 2"), std::string::npos) << more.err;
+  EXPECT_NE(more.err.find("; 1 would do, but the run has micro-batches of this size"), std::string::npos) << more.err;
   EXPECT_EQ(more.err.find("the run does not go on with the same bits"), std::string::npos) << more.err;
   const Result less = goes_on("1500000000", "500000000");
   EXPECT_EQ(less.exit_code, 0) << less.err;
   EXPECT_NE(less.err.find("the run does not go on with the same bits"), std::string::npos) << less.err;
   const Result refused = trained("60000", "450000000");
   EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_NE(sentence(refused).find("batch.micro_batch = 60000 does not fit: a round takes "), std::string::npos)
+  EXPECT_NE(sentence(refused).find("batch.micro_batch = 60000 does not fit: a micro-batch takes "), std::string::npos)
       << refused.err;
 }
 
-// Workers have rounds of one size, whatever memory each finds, and keep it.
-TEST_F(FakeGpu, WorkersHaveRoundsOfOneSize) {
+// Workers have micro-batches of one size, whatever memory each finds, and keep it.
+TEST_F(FakeGpu, WorkersHaveMicroBatchesOfOneSize) {
   const auto trained = [this](const std::string& memory, const std::string& steps) {
     const Result result =
         run(on_gpu(directory_, "run", {"batch.tokens=120000", "dist.engine=gloo", "stop.max_steps=" + steps}), "",
@@ -135,7 +135,7 @@ TEST_F(FakeGpu, WorkersHaveRoundsOfOneSize) {
   };
   const std::set<std::string> begun = rounds(trained("1500000000,500000000", "8"));
   ASSERT_EQ(begun.size(), 1U);
-  EXPECT_EQ(begun.begin()->find("a step is one round"), std::string::npos) << *begun.begin();
+  EXPECT_EQ(begun.begin()->find("a step is one micro-batch"), std::string::npos) << *begun.begin();
   EXPECT_EQ(rounds(trained("500000000,1500000000", "12")), begun);
   EXPECT_EQ(rounds(trained("1500000000", "13")), begun);
 }
@@ -152,7 +152,7 @@ TEST_F(FakeGpu, ValidationsFindTheirMemory) {
       EXPECT_NE(result.err.find("validation at step 12"), std::string::npos) << memory << ": " << result.err;
     } else {
       ++refused;
-      EXPECT_NE(sentence(result).find("not even a round of one sentence fits"), std::string::npos)
+      EXPECT_NE(sentence(result).find("not even a micro-batch of one sentence fits"), std::string::npos)
           << memory << ": " << result.err;
     }
   }

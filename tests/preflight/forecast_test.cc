@@ -63,7 +63,7 @@ TEST(Forecast, WhatTheUpdateSendsIsExposed) {
 
 TEST(Forecast, Changes) {
   EXPECT_NEAR(forecast(with_gradients(step_of_three(), 0.5), network_at(5e6)).step, 1.5 + 3 + 0.5, 1e-12);
-  const StepTimeline twice = with_rounds(step_of_three(), 2);
+  const StepTimeline twice = with_micro_batches(step_of_three(), 2);
   EXPECT_NEAR(forecast(twice, infinitely_fast()).step, 6.5, 1e-12);
   EXPECT_NEAR(forecast(twice, network_at(5e6)).step, 3 + 8, 1e-12);
   EXPECT_NEAR(forecast(step_of_three(), at_rate(network_at(5e6), 20)).step, 3.6, 1e-12);

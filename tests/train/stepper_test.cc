@@ -28,8 +28,8 @@ ModelConfig small_model() {
   return config;
 }
 
-// `rounds` micro-batches of a few sentences each, with the first tokens' indices filled in.
-TrainStep make_step(uint32_t seed, int rounds) {
+// `micro_batches` micro-batches of a few sentences each, with the first tokens' indices filled in.
+TrainStep make_step(uint32_t seed, int micro_batches) {
   PhiloxStream random(seed, 1);
   const auto sentence = [&random] {
     std::vector<int32_t> ids(1 + random.below(kLongest - 2));
@@ -39,7 +39,7 @@ TrainStep make_step(uint32_t seed, int rounds) {
     return ids;
   };
   TrainStep step;
-  for (int r = 0; r < rounds; ++r) {
+  for (int r = 0; r < micro_batches; ++r) {
     std::vector<std::vector<int32_t>> source, target;
     for (int i = 0; i < 5; ++i) {
       source.push_back(sentence());
@@ -50,7 +50,7 @@ TrainStep make_step(uint32_t seed, int rounds) {
     batch.target.first = static_cast<uint32_t>(step.target_tokens);
     step.source_tokens += static_cast<int64_t>(batch.source.tokens.size());
     step.target_tokens += static_cast<int64_t>(batch.target.tokens.size());
-    step.rounds.push_back(std::move(batch));
+    step.micro_batches.push_back(std::move(batch));
   }
   return step;
 }
@@ -60,8 +60,8 @@ struct Outcome {
   std::vector<StepResult> results;
 };
 
-// Six steps, of one round and of two in turn.
-Outcome train(const std::vector<RoundCapacity>& capacities, bool recorded) {
+// Six steps, of one micro-batch and of two in turn.
+Outcome train(const std::vector<MicroBatchCapacity>& capacities, bool recorded) {
   const auto cpu = make_cpu_backend(1);
   testing::FixedShape fixed(*cpu);
   TrainConfig config;
@@ -71,7 +71,7 @@ Outcome train(const std::vector<RoundCapacity>& capacities, bool recorded) {
   config.label_smoothing = 0.1F;
   MemoryPlan plan;
   plan.batch.max_length = kLongest;
-  for (const RoundCapacity& capacity : capacities) {
+  for (const MicroBatchCapacity& capacity : capacities) {
     plan.layouts.emplace_back(capacity, kLongest, config.model);
   }
   const Corpus corpus = testing::corpus_of({{4}}, {{5}});
@@ -105,7 +105,7 @@ void expect_equal(const Outcome& a, const Outcome& b) {
 
 TEST(Stepper, RowsPastTheTrueCountTouchNothing) { expect_equal(train({}, true), train({{128, 128, 9}}, true)); }
 
-TEST(Stepper, TheSmallestCapacityThatHoldsARoundIsTaken) {
+TEST(Stepper, TheSmallestCapacityThatHoldsAMicroBatchIsTaken) {
   expect_equal(train({}, true), train({{40, 40, 5}, {64, 64, 5}, {128, 128, 5}}, true));
 }
 
@@ -113,7 +113,7 @@ TEST(Stepper, RecordedOrNotGivesTheSameBits) {
   EXPECT_EQ(train({{128, 128, 9}}, true).weights, train({{128, 128, 9}}, false).weights);
 }
 
-TEST(Stepper, ARoundThatIsTooLargeIsRefused) { EXPECT_THROW(train({{40, 40, 5}}, true), Error); }
+TEST(Stepper, AMicroBatchThatIsTooLargeIsRefused) { EXPECT_THROW(train({{40, 40, 5}}, true), Error); }
 
 TEST(Stepper, ThePlanIsWhatAStepTakes) {
   const auto backend = make_cpu_backend(1);
@@ -126,7 +126,7 @@ TEST(Stepper, ThePlanIsWhatAStepTakes) {
   arena.reserve(planned);
   std::vector<std::byte> block(layout.bytes());
   const TrainStep step = make_step(1, 1);
-  layout.write(block, step.rounds[0], step, {.state = {.loss_scale = 1}});
+  layout.write(block, step.micro_batches[0], step, {.state = {.loss_scale = 1}});
   LossTotals totals;
   model.train(weights.weights(), weights.gradients(), layout.batch(block.data(), Memory::host), 0.1F, &totals, arena);
   EXPECT_EQ(arena.peak_bytes(), planned);

@@ -67,20 +67,20 @@ struct Connection {
 
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(Team& team, DeviceStream compute) : team_(team), side_(compute) {
+  NcclCommunicator(ProcessGroup& group, DeviceStream compute) : group_(group), side_(compute) {
     ncclUniqueId id{};
-    if (team.rank() == 0) {
+    if (group.rank() == 0) {
       check_nccl(nccl().get_unique_id(&id), "starting NCCL");
     }
-    id = from_hex(team.gather(to_hex(id)).front());
-    check_nccl(nccl().comm_init_rank(&comm_, team.size(), id, team.rank()), "connecting the GPUs with NCCL");
+    id = from_hex(group.gather(to_hex(id)).front());
+    check_nccl(nccl().comm_init_rank(&comm_, group.size(), id, group.rank()), "connecting the GPUs with NCCL");
     connection_->comm = comm_;
-    team.on_failure([connection = connection_](const std::string& reason) { connection->abort(reason); });
+    group.on_failure([connection = connection_](const std::string& reason) { connection->abort(reason); });
   }
   ~NcclCommunicator() override { connection_->close(); }
 
-  int rank() const override { return team_.rank(); }
-  int size() const override { return team_.size(); }
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
 
   // Two calls, so that the sums are those of a reduce-scatter; NCCL's own all-reduce if the shards are not equal.
   Handle start_all_reduce(const View& buffer) override {
@@ -107,7 +107,7 @@ class NcclCommunicator final : public Communicator {
                  "a broadcast with NCCL");
     });
   }
-  Handle start_barrier() override { return team_.communicator().start_barrier(); }
+  Handle start_barrier() override { return group_.communicator().start_barrier(); }
 
   void abort(const std::string& reason) override { connection_->abort(reason); }
   std::string failure() const override { return connection_->problem(); }
@@ -144,7 +144,7 @@ class NcclCommunicator final : public Communicator {
     return side_.end();
   }
 
-  Team& team_;
+  ProcessGroup& group_;
   SideStream side_;
   ncclComm_t comm_ = nullptr;
   const std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
@@ -154,8 +154,8 @@ class NcclCommunicator final : public Communicator {
 
 std::string why_no_nccl() { return nccl().problem; }
 
-std::unique_ptr<Communicator> make_nccl_communicator(Team& team, DeviceStream compute) {
-  return std::make_unique<NcclCommunicator>(team, compute);
+std::unique_ptr<Communicator> make_nccl_communicator(ProcessGroup& group, DeviceStream compute) {
+  return std::make_unique<NcclCommunicator>(group, compute);
 }
 
 }  // namespace tandem

@@ -112,9 +112,9 @@ class StagedCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, Team& team,
+std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, ProcessGroup& group,
                                                        DeviceStream compute) {
-  return std::make_unique<StagedCommunicator>(std::move(host), team.communicator(), compute);
+  return std::make_unique<StagedCommunicator>(std::move(host), group.communicator(), compute);
 }
 
 }  // namespace tandem

@@ -19,7 +19,7 @@
 
 #include "core/error.h"
 #include "core/signals.h"
-#include "dist/team.h"
+#include "dist/process_group.h"
 #include "launch/agent.h"
 #include "launch/launch.h"
 #include "launch/push.h"
@@ -49,32 +49,32 @@ bool is_first(const Settings& settings) {
   return true;
 }
 
-void work_steps(Team& team, const Settings& settings, const Signals& signals) {
+void work_steps(ProcessGroup& group, const Settings& settings, const Signals& signals) {
   std::vector<float> values(std::stoul(settings.at("floats")));
   std::vector<int32_t> stop(1);
   for (int step = 0; step < std::stoi(settings.at("steps")); ++step) {
-    if (settings.contains("fails") && settings.at("fails") == fmt::format("{}:{}", team.rank(), step) &&
+    if (settings.contains("fails") && settings.at("fails") == fmt::format("{}:{}", group.rank(), step) &&
         is_first(settings)) {
-      fail("the disk of rank {} is full", team.rank());
+      fail("the disk of rank {} is full", group.rank());
     }
-    const std::string here = fmt::format("{}:{}:", team.rank(), step);
+    const std::string here = fmt::format("{}:{}:", group.rank(), step);
     if (settings.contains("sleeps") && settings.at("sleeps").starts_with(here)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(settings.at("sleeps").substr(here.size()))));
     }
     std::fill(values.begin(), values.end(), 1.0F);
-    team.communicator().all_reduce(host_view(values.data(), 1, static_cast<int64_t>(values.size())));
-    require(values.front() == static_cast<float>(team.size()), "the sum is {}", values.front());
+    group.communicator().all_reduce(host_view(values.data(), 1, static_cast<int64_t>(values.size())));
+    require(values.front() == static_cast<float>(group.size()), "the sum is {}", values.front());
     stop[0] = signals.stop_signal();
-    team.communicator().all_reduce(host_view(stop.data(), 1, 1));
+    group.communicator().all_reduce(host_view(stop.data(), 1, 1));
     if (stop[0] != 0) {
-      team.leave();
-      if (settings.contains("saves") && team.rank() == 0) {
+      group.leave();
+      if (settings.contains("saves") && group.rank() == 0) {
         std::ofstream(settings.at("saves")) << step << "\n";
       }
       throw Interrupted(SIGTERM, fmt::format("stopped at step {}", step));
     }
     if (step == 0) {
-      fmt::print("rank {} of {} works in process {}\n", team.rank(), team.size(), getpid());
+      fmt::print("rank {} of {} works in process {}\n", group.rank(), group.size(), getpid());
       std::fflush(stdout);
     }
     for (int line = 0; line < std::stoi(settings.at("prints")); ++line) {
@@ -86,19 +86,19 @@ void work_steps(Team& team, const Settings& settings, const Signals& signals) {
 
 void work(const Settings& settings) {
   const Signals signals;
-  const auto team = join_team(world_from_environment(), {});
+  const auto group = join_process_group(world_from_environment(), {});
   try {
-    work_steps(*team, settings, signals);
+    work_steps(*group, settings, signals);
   } catch (const Interrupted&) {
     throw;
   } catch (const Error& error) {
-    if (team->failure().empty()) {
-      team->stop(error.what());
+    if (group->failure().empty()) {
+      group->stop(error.what());
     }
     throw;
   }
-  team->leave();
-  fmt::print("rank {} is done\n", team->rank());
+  group->leave();
+  fmt::print("rank {} is done\n", group->rank());
 }
 
 void launch_work(int argc, char** argv) {

@@ -1,6 +1,6 @@
 // Several workers train one model, as real processes: the same losses however many there are, the same bits sharded or
 // not, and going on after every kind of stop.
-#include "end_to_end/team.h"
+#include "end_to_end/several_ranks.h"
 
 #include <signal.h>
 
@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 constexpr int kSteps = 50;
 
-class TeamTrain : public ::testing::Test {
+class SeveralRanks : public ::testing::Test {
  protected:
   void SetUp() override { make_small_corpus(directory_); }
 
@@ -34,7 +34,7 @@ class TeamTrain : public ::testing::Test {
 };
 
 // Dropout 0.1, lengths of 2 to 7 words, relu, which makes the most of the least difference.
-TEST_F(TeamTrain, AnyNumberOfWorkersTrainsTheSameBits) {
+TEST_F(SeveralRanks, AnyNumberOfWorkersTrainsTheSameBits) {
   const std::vector<std::string> set{"optimizer.ema_decay=0.9", "schedule.learning_rate=0.003"};
   ASSERT_EQ(run(command("1", kSteps, set)).exit_code, 0);
   const auto losses = train_records(directory_ / "1", "loss");
@@ -60,7 +60,7 @@ TEST_F(TeamTrain, AnyNumberOfWorkersTrainsTheSameBits) {
 
 // Two hosts of two workers add up inside the hosts first, and a sharded optimizer's parts are then not in the order of
 // the ranks: what is saved must be. Another number of workers goes on from it.
-TEST_F(TeamTrain, HostsOfSeveralWorkersTrainTheSameBits) {
+TEST_F(SeveralRanks, HostsOfSeveralWorkersTrainTheSameBits) {
   const std::string hosts = "localhost:2,127.0.0.1:2";
   const std::vector<std::string> set{"optimizer.ema_decay=0.9"}, sharded{set.front(), "dist.shard_optimizer=true"};
   ASSERT_EQ(run(command("1", kSteps, set)).exit_code, 0);
@@ -76,14 +76,14 @@ TEST_F(TeamTrain, HostsOfSeveralWorkersTrainTheSameBits) {
 }
 
 // Gradients are rounded where the workers add them.
-TEST_F(TeamTrain, InF32TheLossesAreTheSame) {
+TEST_F(SeveralRanks, InF32TheLossesAreTheSame) {
   const std::vector<std::string> set{"dist.wire=f32", "model.activation=gelu"};
   ASSERT_EQ(run(command("1", kSteps, set)).exit_code, 0);
   expect_trains(3, "3", kSteps, set);
   expect_same_losses("1", "3");
 }
 
-TEST_F(TeamTrain, GoesOnWithAnotherNumberOfWorkers) {
+TEST_F(SeveralRanks, GoesOnWithAnotherNumberOfWorkers) {
   const std::vector<std::string> set{"checkpoint.every_steps=10"};
   ASSERT_EQ(run(command("whole", kSteps, set)).exit_code, 0);
   std::vector<std::string> sharded = set;
@@ -97,7 +97,7 @@ TEST_F(TeamTrain, GoesOnWithAnotherNumberOfWorkers) {
   EXPECT_EQ(saved_bits(directory_ / "whole"), saved_bits(directory_ / "moved"));
 }
 
-TEST_F(TeamTrain, ResumesBitForBitAndStartsOver) {
+TEST_F(SeveralRanks, ResumesBitForBitAndStartsOver) {
   expect_trains(2, "whole", 30);
   expect_trains(2, "parts", 11);
   const Result on = expect_trains(2, "parts", 30);
@@ -108,7 +108,7 @@ TEST_F(TeamTrain, ResumesBitForBitAndStartsOver) {
   EXPECT_EQ(saved_bits(directory_ / "whole"), saved_bits(directory_ / "parts"));
 }
 
-TEST_F(TeamTrain, ASignalToTheLauncherSavesAndEnds) {
+TEST_F(SeveralRanks, ASignalToTheLauncherSavesAndEnds) {
   constexpr int kMany = 400;
   expect_trains(2, "whole", kMany);
   const fs::path log = directory_ / "log";
@@ -124,7 +124,7 @@ TEST_F(TeamTrain, ASignalToTheLauncherSavesAndEnds) {
 }
 
 // Two processes with the variables that another launcher sets.
-TEST_F(TeamTrain, OtherLaunchersVariablesStartATeamToo) {
+TEST_F(SeveralRanks, OtherLaunchersVariablesStartAProcessGroupToo) {
   expect_trains(2, "launched", 20);
   using Variables = std::vector<std::string>;
   const std::string torchrun_port = "MASTER_PORT=" + std::to_string(20000 + getpid() % 10000);
@@ -150,13 +150,13 @@ TEST_F(TeamTrain, OtherLaunchersVariablesStartATeamToo) {
   }
 }
 
-class TeamDisks : public TeamTrain {
+class SharedDisks : public SeveralRanks {
  protected:
   void SetUp() override {
     if (const std::string why = Hosts::unavailable(); !why.empty()) {
       GTEST_SKIP() << why;
     }
-    TeamTrain::SetUp();
+    SeveralRanks::SetUp();
     disks_ = std::make_unique<SeparateDisks>(directory_, "run", 3);
   }
   Result launch(const std::string& hosts, int steps, const std::vector<std::string>& more = {}) {
@@ -169,7 +169,7 @@ class TeamDisks : public TeamTrain {
   std::unique_ptr<SeparateDisks> disks_;
 };
 
-TEST_F(TeamDisks, EveryHostKeepsTheLatestCheckpoint) {
+TEST_F(SharedDisks, EveryHostKeepsTheLatestCheckpoint) {
   expect_trains(3, "whole", kSteps);
   launch("a,b,c", 20);
   for (const std::string host : {"b", "c"}) {
@@ -192,7 +192,7 @@ TEST_F(TeamDisks, EveryHostKeepsTheLatestCheckpoint) {
 }
 
 // The moments of all ranks, although each keeps only its own and one host has no checkpoint.
-TEST_F(TeamDisks, ShardedMomentsComeFromAnotherHost) {
+TEST_F(SharedDisks, ShardedMomentsComeFromAnotherHost) {
   const std::vector<std::string> sharded{"dist.shard_optimizer=true", "optimizer.ema_decay=0.9"};
   expect_trains(3, "whole", 30, sharded);
   for (const std::string lost : {"a", "b"}) {
@@ -209,7 +209,7 @@ TEST_F(TeamDisks, ShardedMomentsComeFromAnotherHost) {
 }
 
 // Each host's workers have another number of threads, which is no matter of the run.
-TEST_F(TeamDisks, HostsWithDifferentNumbersOfWorkersGoOn) {
+TEST_F(SharedDisks, HostsWithDifferentNumbersOfWorkersGoOn) {
   launch("a:2,b:1", 10);
   EXPECT_EQ(read_text(disk("a") / "latest/manifest.json"), read_text(disk("b") / "latest/manifest.json"));
   const Result on = launch("a:2,b:1", 20);
@@ -217,7 +217,7 @@ TEST_F(TeamDisks, HostsWithDifferentNumbersOfWorkersGoOn) {
 }
 
 // Every rank has its own clock: what is due by the time is due for all or for none.
-TEST_F(TeamTrain, PausesByTheClockAreAgreed) {
+TEST_F(SeveralRanks, PausesByTheClockAreAgreed) {
   const Result result = expect_trains(3, "timed", 400,
                                       {"checkpoint.every_minutes=0.002", "validation.every_minutes=0.003",
                                        "validation.max_sentences=30", "log.every_steps=100"});

@@ -8,24 +8,24 @@
 #include <vector>
 
 #include "data/prepared.h"
-#include "dist/team.h"
+#include "dist/process_group.h"
 #include "store/run_directory.h"
 #include "train/config.h"
 
 namespace tandem {
 
-class TeamRun {
+class GroupRun {
  public:
-  // Opens the run directory and meets the other ranks that the environment names. Where the team has several ranks on
-  // this host, config's device and threads become this rank's own.
-  TeamRun(TrainConfig& config, const Prepared& data, bool start_over);
+  // Opens the run directory and meets the other ranks that the environment names. Where the process group has several
+  // ranks on this host, config's device and threads become this rank's own.
+  GroupRun(TrainConfig& config, const Prepared& data, bool start_over);
 
-  Team& team() { return *team_; }
-  int rank() const { return team_->rank(); }
-  int size() const { return team_->size(); }
+  ProcessGroup& group() { return *group_; }
+  int rank() const { return group_->rank(); }
+  int size() const { return group_->size(); }
   bool first() const { return rank() == 0; }  // of all: it speaks to the user
   std::string interface() const {             // that the ranks talk over; empty where there is one rank
-    return size() == 1 ? "" : team_->members()[static_cast<size_t>(rank())].interface;
+    return size() == 1 ? "" : group_->ranks()[static_cast<size_t>(rank())].interface;
   }
   RunDirectory& directory() { return *directory_; }
   const RunDirectory& directory() const { return *directory_; }
@@ -38,23 +38,23 @@ class TeamRun {
   // What rank `root` holds, on all ranks.
   double broadcast(double value, int root = 0);
   std::string broadcast(const std::string& text, int root = 0);
-  double largest(double value) { return tandem::largest(team_->communicator(), value); }
+  double largest(double value) { return tandem::largest(group_->communicator(), value); }
   // Every rank's text, in the order of the ranks.
   std::vector<std::string> gather(const std::string& text);
-  void barrier() { team_->communicator().barrier(); }
+  void barrier() { group_->communicator().barrier(); }
 
   // Asked to forget what a former run left; it is there until clear(), which all ranks call.
   bool starts_over() const { return starts_over_; }
   void clear();
 
   // The end: nobody takes this rank's silence for a death any more.
-  void leave() { team_->leave(); }
+  void leave() { group_->leave(); }
 
  private:
   int first_node_on_disk(const std::filesystem::path& run);
 
   std::string settings_;
-  std::unique_ptr<Team> team_;
+  std::unique_ptr<ProcessGroup> group_;
   std::optional<RunDirectory> directory_;
   bool starts_over_ = false;
   bool keeps_checkpoints_ = true;
@@ -68,7 +68,7 @@ void take_own_part(TrainConfig& config, const World& world);
 int workers_of_machine(const TrainConfig& config);
 
 // What this rank must agree on with the others before they work together.
-Identity team_identity(const TrainConfig& config, const Prepared& data, const std::string& checkpoint);
+Identity group_identity(const TrainConfig& config, const Prepared& data, const std::string& checkpoint);
 
 // "<step> <hash>" of a run's latest checkpoint; empty where there is none.
 std::string checkpoint_identity(const std::filesystem::path& run);

@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "dist/team.h"
+#include "dist/process_group.h"
 #include "temporary_directory.h"
 
 namespace tandem::testing {
 
 // Short limits, and the process that runs the tests is never ended.
-inline TeamOptions quick_options() {
+inline ProcessGroupOptions quick_options() {
   using std::chrono::milliseconds;
   return {.join_timeout = milliseconds(10000),
           .heartbeat = milliseconds(100),
@@ -38,13 +38,13 @@ inline std::vector<std::string> run_ranks(const std::vector<World>& worlds,
   return errors;
 }
 
-// Joins `size` ranks, runs body(team) on each, and leaves. Returns the error of each, or "".
-inline std::vector<std::string> run_teams(int size, const std::function<void(Team&)>& body,
-                                          const TeamOptions& options = quick_options()) {
+// Joins `size` ranks, runs body(group) on each, and leaves. Returns the error of each, or "".
+inline std::vector<std::string> run_process_groups(int size, const std::function<void(ProcessGroup&)>& body,
+                                                   const ProcessGroupOptions& options = quick_options()) {
   return run_ranks(make_local_worlds(size), [&](const World& world) {
-    const auto team = join_team(world, {}, options);
-    body(*team);
-    team->leave();
+    const auto group = join_process_group(world, {}, options);
+    body(*group);
+    group->leave();
   });
 }
 

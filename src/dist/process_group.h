@@ -30,7 +30,7 @@ struct Identity {
   std::string device;      // a GPU's UUID or empty; two ranks of one host must not have the same
 };
 
-struct Member {
+struct RankInfo {
   int rank = 0;
   int node = 0;
   std::string host;       // its name
@@ -39,7 +39,7 @@ struct Member {
   Identity identity;
 };
 
-struct TeamOptions {
+struct ProcessGroupOptions {
   std::chrono::milliseconds join_timeout{120'000};          // for all ranks to join
   std::chrono::milliseconds heartbeat{1'000};               // between two heartbeats
   std::chrono::milliseconds silence{6'000};                 // without a heartbeat: dead
@@ -48,9 +48,9 @@ struct TeamOptions {
       3'000};  // a process that has not ended so long after a failure is ended; 0: never
 };
 
-class Team {
+class ProcessGroup {
  public:
-  virtual ~Team() = default;  // without leave(), the others learn that this rank ended early
+  virtual ~ProcessGroup() = default;  // without leave(), the others learn that this rank ended early
 
   int rank() const { return world_.rank; }
   int size() const { return world_.size; }
@@ -59,8 +59,8 @@ class Team {
   int node() const { return world_.node; }
   int nodes() const { return world_.nodes; }
   const World& world() const { return world_; }
-  const std::vector<Member>& members() const { return members_; }  // by rank
-  std::string name_of(int rank) const;                             // "rank 3 on host b"
+  const std::vector<RankInfo>& ranks() const { return infos_; }  // by rank
+  std::string name_of(int rank) const;                           // "rank 3 on host b"
 
   // The collectives of all ranks, over Gloo. Errors name rank and host.
   virtual Communicator& communicator() = 0;
@@ -88,13 +88,14 @@ class Team {
 
  protected:
   World world_;
-  std::vector<Member> members_;
+  std::vector<RankInfo> infos_;
 };
 
 // Returns when all ranks have joined; otherwise an Error names the missing ranks, or the difference.
-std::unique_ptr<Team> join_team(const World& world, const Identity& identity, const TeamOptions& options = {});
+std::unique_ptr<ProcessGroup> join_process_group(const World& world, const Identity& identity,
+                                                 const ProcessGroupOptions& options = {});
 
 // A process group of one rank.
-std::unique_ptr<Team> make_single_team(const Identity& identity = {}, const World& world = {});
+std::unique_ptr<ProcessGroup> make_single_process_group(const Identity& identity = {}, const World& world = {});
 
 }  // namespace tandem

@@ -139,9 +139,9 @@ TrainConfig config_of(const Setting& setting) {
 MemoryPlan plan_of(const Setting& setting, int ranks) {
   MemoryPlan plan;
   plan.batch = {.tokens = setting.tokens, .max_length = kLongest, .seed = 2};
-  plan.batch.round = {setting.micro_batch, setting.micro_batch, 0};
+  plan.batch.capacity = {setting.micro_batch, setting.micro_batch, 0};
   plan.batch.part_tokens = setting.update.wire == DType::f64 ? setting.part_tokens : 0;
-  plan.layouts.emplace_back(RoundCapacity{160, 160, 80}, kLongest, small_model(setting), ranks > 1);
+  plan.layouts.emplace_back(MicroBatchCapacity{160, 160, 80}, kLongest, small_model(setting), ranks > 1);
   return plan;
 }
 
@@ -183,8 +183,8 @@ Outcome train_rank(const Setting& setting, const Corpus& corpus, Communicator& c
   for (int i = 0; i < setting.steps; ++i) {
     const TrainStep step = learner.batcher().next();
     outcome.pairs.emplace_back();
-    for (const HostBatch& round : step.rounds) {
-      outcome.pairs.back().insert(outcome.pairs.back().end(), round.pairs.begin(), round.pairs.end());
+    for (const HostBatch& micro_batch : step.micro_batches) {
+      outcome.pairs.back().insert(outcome.pairs.back().end(), micro_batch.pairs.begin(), micro_batch.pairs.end());
     }
     StepInput input = learner.input_of(step, i, setting.learning_rate * std::min(1.0F, static_cast<float>(i + 1) / 20));
     input.pause = communicator.rank() == 1 && i == 30 ? 1.0 : 0.0;
@@ -197,7 +197,7 @@ Outcome train_rank(const Setting& setting, const Corpus& corpus, Communicator& c
     outcome.losses.push_back(result.sums.totals.nll / result.sums.totals.tokens);
     outcome.norms.push_back(result.update.norm);
     std::vector<int64_t> open = units.take();
-    if (step.rounds.empty()) {  // those of a pad
+    if (step.micro_batches.empty()) {  // those of a pad
       std::fill(open.begin(), open.end(), 0);
     }
     outcome.open.push_back(open);
@@ -256,13 +256,13 @@ void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& wha
   EXPECT_TRUE(testing::same_bits(a.v, b.v)) << what;
 }
 
-TEST(TeamTraining, TheCurveDoesNotDependOnTheNumberOfRanks) {
+TEST(SeveralRanks, TheCurveDoesNotDependOnTheNumberOfRanks) {
   const Outcome alone = train({});
   EXPECT_LT(alone.losses.back(), alone.losses.front() - 0.1);
   for (const int ranks : {2, 3, 4}) {
     for (const int64_t micro_batch : {0, 40}) {
       Setting setting{.ranks = ranks, .micro_batch = micro_batch};
-      const std::string what = fmt::format("{} ranks, rounds of {}", ranks, micro_batch);
+      const std::string what = fmt::format("{} ranks, micro-batches of {}", ranks, micro_batch);
       const Outcome whole = train(setting);
       expect_same_curve(whole, alone, what);
       setting.update.shard_optimizer = true;
@@ -285,7 +285,7 @@ double loss_difference(const Outcome& a, const Outcome& b, size_t begin, size_t 
 // the sum of the rows'. Then the weights differ by rounding, which stays rounding where the derivative is continuous
 // (gelu). With relu it does until the first unit within rounding of zero flips, whose part of the gradient comes or
 // goes as a whole.
-TEST(TeamTraining, OnlyAFlippedUnitMakesMoreThanRounding) {
+TEST(SeveralRanks, OnlyAFlippedUnitMakesMoreThanRounding) {
   for (const Activation activation : {Activation::gelu, Activation::relu}) {
     Setting setting = preset_setting(activation, DType::f32);
     const Outcome alone = train(setting);
@@ -320,7 +320,7 @@ void expect_same_training(const Outcome& actual, const Outcome& expected, const 
 
 // Parts of a step are added up without rounding, so it does not matter who has which.
 // As an optimizer may ask for it whose arithmetic is not element by element.
-TEST(TeamTraining, ShardsMayEndAtTheEndsOfParameters) {
+TEST(SeveralRanks, ShardsMayEndAtTheEndsOfParameters) {
   for (const DType wire : {DType::f32, DType::f64}) {
     for (const int ranks : {2, 3}) {
       Setting setting{.ranks = ranks, .update = {.wire = wire, .bucket_bytes = 24000}, .average = true, .steps = 12};
@@ -331,7 +331,7 @@ TEST(TeamTraining, ShardsMayEndAtTheEndsOfParameters) {
   }
 }
 
-TEST(TeamTraining, InF64TheWeightsDoNotDependOnTheNumberOfRanks) {
+TEST(SeveralRanks, InF64TheWeightsDoNotDependOnTheNumberOfRanks) {
   Setting setting{.update = {.wire = DType::f64, .bucket_bytes = 24000}, .average = true};
   const Outcome alone = train(setting);
   EXPECT_LT(alone.losses.back(), alone.losses.front() - 0.1);
@@ -340,12 +340,12 @@ TEST(TeamTraining, InF64TheWeightsDoNotDependOnTheNumberOfRanks) {
       setting.ranks = ranks;
       setting.micro_batch = micro_batch;
       setting.update.shard_optimizer = micro_batch == 0;
-      expect_same_training(train(setting), alone, fmt::format("{} ranks, rounds of {}", ranks, micro_batch));
+      expect_same_training(train(setting), alone, fmt::format("{} ranks, micro-batches of {}", ranks, micro_batch));
     }
   }
 }
 
-TEST(TeamTraining, InF64APresetsWeightsDoNotDependOnTheNumberOfRanks) {
+TEST(SeveralRanks, InF64APresetsWeightsDoNotDependOnTheNumberOfRanks) {
   for (const Activation activation : {Activation::relu, Activation::gelu}) {
     Setting setting = preset_setting(activation, DType::f64);
     const Outcome alone = train(setting);
@@ -358,7 +358,7 @@ TEST(TeamTraining, InF64APresetsWeightsDoNotDependOnTheNumberOfRanks) {
   }
 }
 
-TEST(TeamTraining, InF64AnyModelAndAnyParts) {
+TEST(SeveralRanks, InF64AnyModelAndAnyParts) {
   for (const Tie tie : {Tie::all, Tie::output, Tie::none}) {
     for (const NormPlace norm : {NormPlace::pre, NormPlace::post}) {
       for (const int64_t part_tokens : {1, 7, 1000}) {  // many parts of one sentence; the least number of parts
@@ -378,14 +378,14 @@ TEST(TeamTraining, InF64AnyModelAndAnyParts) {
 }
 
 // Parts cannot be shared out evenly: the step is cut differently, and the sums differ by rounding.
-TEST(TeamTraining, InF64OtherNumbersOfRanksAreNear) {
+TEST(SeveralRanks, InF64OtherNumbersOfRanksAreNear) {
   Setting setting{.update = {.wire = DType::f64, .bucket_bytes = 24000}, .steps = 20};
   const Outcome alone = train(setting);
   setting.ranks = 5;
   expect_same_curve(train(setting), alone, "five ranks");
 }
 
-TEST(TeamTraining, AnyModel) {
+TEST(SeveralRanks, AnyModel) {
   for (const Tie tie : {Tie::all, Tie::output, Tie::none}) {
     for (const NormPlace norm : {NormPlace::pre, NormPlace::post}) {
       Setting setting{.tie = tie, .norm = norm, .average = true, .steps = 12};
@@ -399,7 +399,7 @@ TEST(TeamTraining, AnyModel) {
   }
 }
 
-TEST(TeamTraining, MoreRanksThanSentences) {
+TEST(SeveralRanks, MoreRanksThanSentences) {
   Setting setting{.tokens = 30, .steps = 20};
   const Outcome alone = train(setting);
   setting.ranks = 4;
@@ -410,7 +410,7 @@ TEST(TeamTraining, MoreRanksThanSentences) {
   expect_same_training(train(setting), four, "four ranks, f64");
 }
 
-TEST(TeamTraining, AtAFixedShape) {
+TEST(SeveralRanks, AtAFixedShape) {
   for (const int64_t micro_batch : {0, 60}) {
     Setting setting{.ranks = 3, .micro_batch = micro_batch, .steps = 20};
     const Outcome exact = train(setting);
@@ -424,7 +424,7 @@ TEST(TeamTraining, AtAFixedShape) {
   }
 }
 
-TEST(TeamTraining, InBf16OnTheWire) {
+TEST(SeveralRanks, InBf16OnTheWire) {
   Setting setting{.ranks = 2, .steps = 30};
   const Outcome exact = train(setting);
   setting.update.wire = DType::bf16;
@@ -437,7 +437,7 @@ TEST(TeamTraining, InBf16OnTheWire) {
   expect_same_bits(train(setting), rounded, "sharded");
 }
 
-TEST(TeamTraining, TheBytesAreThoseOfThePlan) {
+TEST(SeveralRanks, TheBytesAreThoseOfThePlan) {
   for (const int ranks : {2, 3}) {
     for (const DType wire : {DType::f32, DType::bf16, DType::f64}) {
       Setting setting{.ranks = ranks, .steps = 10};
@@ -452,7 +452,7 @@ TEST(TeamTraining, TheBytesAreThoseOfThePlan) {
   }
 }
 
-TEST(TeamTraining, BucketsOfAnySize) {
+TEST(SeveralRanks, BucketsOfAnySize) {
   Setting setting{.ranks = 3, .steps = 10};
   const Outcome small = train(setting);
   for (const int64_t bytes : {int64_t{1}, int64_t{1000}, int64_t{1} << 30}) {

@@ -1,16 +1,16 @@
 #include <mutex>
 
 #include "core/error.h"
-#include "dist/team.h"
+#include "dist/process_group.h"
 
 namespace tandem {
 namespace {
 
-class SingleTeam final : public Team {
+class SingleProcessGroup final : public ProcessGroup {
  public:
-  SingleTeam(const World& world, const Identity& identity) {
+  SingleProcessGroup(const World& world, const Identity& identity) {
     world_ = world;
-    members_ = {{.rank = 0, .node = 0, .host = world.host, .address = "", .interface = "", .identity = identity}};
+    infos_ = {{.rank = 0, .node = 0, .host = world.host, .address = "", .interface = "", .identity = identity}};
     communicators_.push_back(make_single_communicator());
   }
 
@@ -67,8 +67,8 @@ class SingleTeam final : public Team {
 
 }  // namespace
 
-std::unique_ptr<Team> make_single_team(const Identity& identity, const World& world) {
-  return std::make_unique<SingleTeam>(world, identity);
+std::unique_ptr<ProcessGroup> make_single_process_group(const Identity& identity, const World& world) {
+  return std::make_unique<SingleProcessGroup>(world, identity);
 }
 
 }  // namespace tandem

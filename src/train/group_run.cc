@@ -1,4 +1,4 @@
-#include "train/team_run.h"
+#include "train/group_run.h"
 
 #include <algorithm>
 #include <random>
@@ -28,7 +28,7 @@ bool wants_gpu(const TrainConfig& config) { return config.device != "cpu" && gpu
 
 std::string random_name() {
   std::random_device random;
-  return fmt::format(".team-{:08x}{:08x}", random(), random());
+  return fmt::format(".group-{:08x}{:08x}", random(), random());
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ int workers_of_machine(const TrainConfig& config) {
   return any_gpu && world_from_environment().alone() ? std::max(1, gpu_count()) : 1;
 }
 
-Identity team_identity(const TrainConfig& config, const Prepared& data, const std::string& checkpoint) {
+Identity group_identity(const TrainConfig& config, const Prepared& data, const std::string& checkpoint) {
   return {.version = TANDEM_VERSION,
           .config = shared_settings(config),
           .data = data.fingerprint,
@@ -80,7 +80,7 @@ std::string checkpoint_identity(const fs::path& run) {
   }
 }
 
-TeamRun::TeamRun(TrainConfig& config, const Prepared& data, bool start_over) : settings_(to_toml(config)) {
+GroupRun::GroupRun(TrainConfig& config, const Prepared& data, bool start_over) : settings_(to_toml(config)) {
   const World world = world_from_environment();
   take_own_part(config, world);
   if (world.rank == 0) {
@@ -89,11 +89,11 @@ TeamRun::TeamRun(TrainConfig& config, const Prepared& data, bool start_over) : s
   // A launcher that restarts its workers wants what they have done since, not to start over once more.
   const std::string launch = variable("TANDEM_LAUNCH");
   const fs::path launched = fs::path(config.run) / RunDirectory::kLaunchFile;
-  start_over = start_over && (launch.empty() || small_file(launched) != launch);
+  start_over = start_over && (launch.empty() || read_small_file(launched) != launch);
   starts_over_ = start_over;
-  team_ = join_team(world, team_identity(config, data, start_over ? "" : checkpoint_identity(config.run)));
+  group_ = join_process_group(world, group_identity(config, data, start_over ? "" : checkpoint_identity(config.run)));
   const int owner = first_node_on_disk(config.run);
-  keeps_checkpoints_ = first() || (team_->local_rank() == 0 && owner == team_->node());
+  keeps_checkpoints_ = first() || (group_->local_rank() == 0 && owner == group_->node());
   if (!first() && keeps_checkpoints_) {
     directory_.emplace(config.run);
   }
@@ -103,7 +103,7 @@ TeamRun::TeamRun(TrainConfig& config, const Prepared& data, bool start_over) : s
   }
 }
 
-void TeamRun::clear() {
+void GroupRun::clear() {
   if (keeps_checkpoints_) {
     directory_->clear();
     write_file(directory_->root() / RunDirectory::kLaunchFile, variable("TANDEM_LAUNCH"));
@@ -112,35 +112,35 @@ void TeamRun::clear() {
 }
 
 // The lowest node that has this disk: the first rank of each leaves a file there, and all look for them.
-int TeamRun::first_node_on_disk(const fs::path& run) {
+int GroupRun::first_node_on_disk(const fs::path& run) {
   const std::string name = broadcast(first() ? random_name() : "");
   const auto mark = [&](int node) { return run / fmt::format("{}-{}", name, node); };
-  const bool leaves = size() > 1 && team_->local_rank() == 0;
+  const bool leaves = size() > 1 && group_->local_rank() == 0;
   std::error_code none;
   if (leaves) {
     fs::create_directories(run, none);
-    write_file(mark(team_->node()), "");
+    write_file(mark(group_->node()), "");
   }
   barrier();
   int node = 0;
-  while (node < team_->node() && !fs::exists(mark(node), none)) {
+  while (node < group_->node() && !fs::exists(mark(node), none)) {
     ++node;
   }
   barrier();
   if (leaves) {
-    fs::remove(mark(team_->node()), none);
+    fs::remove(mark(group_->node()), none);
   }
   return node;
 }
 
-double TeamRun::broadcast(double value, int root) {
-  team_->communicator().broadcast(host_view(&value, 1, 1), root);
+double GroupRun::broadcast(double value, int root) {
+  group_->communicator().broadcast(host_view(&value, 1, 1), root);
   return value;
 }
 
-std::string TeamRun::broadcast(const std::string& text, int root) {
+std::string GroupRun::broadcast(const std::string& text, int root) {
   auto size = static_cast<int32_t>(text.size());
-  Communicator& all = team_->communicator();
+  Communicator& all = group_->communicator();
   all.broadcast(host_view(&size, 1, 1), root);
   std::vector<int32_t> words((static_cast<size_t>(size) + 3) / 4);
   if (rank() == root) {
@@ -150,7 +150,7 @@ std::string TeamRun::broadcast(const std::string& text, int root) {
   return {reinterpret_cast<const char*>(words.data()), static_cast<size_t>(size)};
 }
 
-std::vector<std::string> TeamRun::gather(const std::string& text) {
+std::vector<std::string> GroupRun::gather(const std::string& text) {
   std::vector<std::string> texts;
   texts.reserve(static_cast<size_t>(size()));
   for (int root = 0; root < size(); ++root) {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "core/philox.h"
-#include "end_to_end/team.h"
+#include "end_to_end/several_ranks.h"
 
 namespace tandem::testing {
 namespace {
@@ -20,7 +20,7 @@ const char* const kHosts = "a,b,c";
 
 int rounds() { return std::getenv("TANDEM_SOAK") != nullptr ? 20 : 2; }
 
-class TeamFaults : public ::testing::Test {
+class RankFaults : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const std::string why = Hosts::unavailable(); !why.empty()) {
@@ -105,7 +105,7 @@ class TeamFaults : public ::testing::Test {
   PhiloxStream random_{std::random_device{}(), 1};
 };
 
-TEST_F(TeamFaults, AKilledWorkerAndARestart) {
+TEST_F(RankFaults, AKilledWorkerAndARestart) {
   for (int round = 0; round < rounds(); ++round) {
     const int lost = round % 3;
     const pid_t launcher = start_and_disturb(round, 1, [&](pid_t) { kill(worker(lost), SIGKILL); });
@@ -116,7 +116,7 @@ TEST_F(TeamFaults, AKilledWorkerAndARestart) {
   }
 }
 
-TEST_F(TeamFaults, ARestartDoesNotStartOverAgain) {
+TEST_F(RankFaults, ARestartDoesNotStartOverAgain) {
   more_ = {"--start-over"};
   const pid_t launcher = start_and_disturb(0, 1, [&](pid_t) { kill(worker(1), SIGKILL); });
   EXPECT_EQ(wait_for(launcher), 0) << read_text(log_);
@@ -128,7 +128,7 @@ TEST_F(TeamFaults, ARestartDoesNotStartOverAgain) {
   EXPECT_EQ(anew.err.find("going on from step"), std::string::npos) << anew.err;
 }
 
-TEST_F(TeamFaults, AKilledLauncherAndTheNextLaunch) {
+TEST_F(RankFaults, AKilledLauncherAndTheNextLaunch) {
   for (int round = 0; round < rounds(); ++round) {
     const pid_t launcher = start_and_disturb(round, 0, [&](pid_t process) { kill(process, SIGKILL); });
     EXPECT_EQ(wait_for(launcher), 128 + SIGKILL);
@@ -140,7 +140,7 @@ TEST_F(TeamFaults, AKilledLauncherAndTheNextLaunch) {
   }
 }
 
-TEST_F(TeamFaults, ALostHostIsLeftOut) {
+TEST_F(RankFaults, ALostHostIsLeftOut) {
   for (int round = 0; round < rounds(); ++round) {
     const int lost = round % 3;
     const pid_t launcher = start_and_disturb(round, 1, [&](pid_t) {

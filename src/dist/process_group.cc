@@ -1,4 +1,4 @@
-#include "dist/team.h"
+#include "dist/process_group.h"
 
 #include <fcntl.h>
 
@@ -26,9 +26,10 @@ constexpr milliseconds kVerdictTime{2000};  // from a failed call to the news of
 constexpr milliseconds kSlack{10000};       // so that the server's own limits come first
 constexpr size_t kLongestText = 1U << 20;   // bytes of a text for gather()
 
-class JoinedTeam final : public Team {
+class JoinedProcessGroup final : public ProcessGroup {
  public:
-  JoinedTeam(const World& world, const Identity& identity, const TeamOptions& options) : options_(options) {
+  JoinedProcessGroup(const World& world, const Identity& identity, const ProcessGroupOptions& options)
+      : options_(options) {
     world_ = world;
     const auto deadline = steady_clock::now() + options.join_timeout;
     if (world.rank == 0) {
@@ -47,7 +48,9 @@ class JoinedTeam final : public Team {
     add_communicator("all", all);
   }
 
-  ~JoinedTeam() override { heartbeat_.reset(); }  // first, so that the others learn of it before connections close
+  ~JoinedProcessGroup() override {
+    heartbeat_.reset();
+  }  // first, so that the others learn of it before connections close
 
   Communicator& communicator() override {
     require(!communicators_.empty(), "this rank has left the process group");
@@ -60,7 +63,7 @@ class JoinedTeam final : public Team {
     auto made = guard([&] {
       GlooStore store(*work_, name, options_.join_timeout);
       return make_gloo_communicator(store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
-                                    members_[rank()].address, options_.collective_timeout);
+                                    infos_[rank()].address, options_.collective_timeout);
     });
     auto guarded =
         make_guarded_communicator(std::move(made), [this](const std::string& text) { return explain(text); });
@@ -110,7 +113,7 @@ class JoinedTeam final : public Team {
   }
 
   void join(const Identity& identity, Deadline deadline) {
-    Candidate self;
+    JoiningRank self;
     self.size = size();
     self.member = {.rank = rank(),
                    .node = node(),
@@ -118,20 +121,20 @@ class JoinedTeam final : public Team {
                    .address = local_address(work_->socket()),
                    .interface = interface_of(local_address(work_->socket())),
                    .identity = identity};
-    const Message team = guard([&] { return work_->ask(to_message(self), deadline); });
+    const Message group = guard([&] { return work_->ask(to_message(self), deadline); });
     constexpr int kFields = 6;
-    require(static_cast<int>(team.size()) == 1 + kFields * size(), "the list of ranks has {} fields", team.size());
+    require(static_cast<int>(group.size()) == 1 + kFields * size(), "the list of ranks has {} fields", group.size());
     for (int i = 0; i < size(); ++i) {
-      const std::string* fields = &team[1 + kFields * i];
-      Member member{.rank = i,
-                    .node = number_of(fields[5], 0, 1 << 30),
-                    .host = printable(fields[0], 255),
-                    .address = printable(fields[1], 255),
-                    .interface = printable(fields[2], 64),
-                    .identity = identity};
+      const std::string* fields = &group[1 + kFields * i];
+      RankInfo member{.rank = i,
+                      .node = number_of(fields[5], 0, 1 << 30),
+                      .host = printable(fields[0], 255),
+                      .address = printable(fields[1], 255),
+                      .interface = printable(fields[2], 64),
+                      .identity = identity};
       member.identity.checkpoint = fields[3];
       member.identity.device = fields[4];
-      members_.push_back(std::move(member));
+      infos_.push_back(std::move(member));
     }
     heartbeat_->set_rank_0(name_of(0));
     if (world_.started_by == "mpirun") {
@@ -139,27 +142,27 @@ class JoinedTeam final : public Team {
     }
     guard([&] { require_sound_nodes(); });
     if (rank() == 0) {
-      log_team();
+      log_group();
     }
   }
 
   // mpirun tells a rank only about its own host.
   void number_nodes() {
     std::vector<std::string> hosts;
-    for (Member& member : members_) {
+    for (RankInfo& member : infos_) {
       const auto known = std::find(hosts.begin(), hosts.end(), member.host);
       member.node = static_cast<int>(known - hosts.begin());
       if (known == hosts.end()) {
         hosts.push_back(member.host);
       }
     }
-    world_.node = members_[rank()].node;
+    world_.node = infos_[rank()].node;
     world_.nodes = static_cast<int>(hosts.size());
   }
 
   // Each rank was given its own host's number and the number of hosts; the numbers must fit together.
   void require_sound_nodes() const {
-    for (const Member& member : members_) {
+    for (const RankInfo& member : infos_) {
       require(member.node < nodes(),
               "{} was given host number {}, but {} was given {} hosts: all launchers must give the same count",
               name_of(member.rank), member.node, name_of(rank()), nodes());
@@ -167,10 +170,10 @@ class JoinedTeam final : public Team {
   }
 
   // Logs the hosts of all ranks, and their network interfaces, in one line.
-  void log_team() const {
+  void log_group() const {
     std::string hosts;
-    for (const Member& member : members_) {
-      const Member* before = member.rank > 0 ? &members_[member.rank - 1] : nullptr;
+    for (const RankInfo& member : infos_) {
+      const RankInfo* before = member.rank > 0 ? &infos_[member.rank - 1] : nullptr;
       if (before == nullptr || before->host != member.host || before->address != member.address) {
         hosts += fmt::format("{}{} ({} on {})", hosts.empty() ? "" : ", ", member.host, member.address,
                              member.interface.empty() ? "?" : member.interface);
@@ -206,7 +209,7 @@ class JoinedTeam final : public Team {
     }
   }
 
-  const TeamOptions options_;
+  const ProcessGroupOptions options_;
   std::unique_ptr<RendezvousServer> server_;  // null except on rank 0
   std::unique_ptr<RendezvousClient> work_;
   std::mutex mutex_;
@@ -216,15 +219,16 @@ class JoinedTeam final : public Team {
 
 }  // namespace
 
-std::string Team::name_of(int rank) const { return describe(rank, members_.at(static_cast<size_t>(rank)).host); }
+std::string ProcessGroup::name_of(int rank) const { return describe(rank, infos_.at(static_cast<size_t>(rank)).host); }
 
-std::unique_ptr<Team> join_team(const World& world, const Identity& identity, const TeamOptions& options) {
+std::unique_ptr<ProcessGroup> join_process_group(const World& world, const Identity& identity,
+                                                 const ProcessGroupOptions& options) {
   require(world.size >= 1 && world.rank >= 0 && world.rank < world.size, "rank {} of {} ranks", world.rank, world.size);
   if (world.size == 1) {
-    return make_single_team(identity, world);
+    return make_single_process_group(identity, world);
   }
   require(!world.secret.empty(), "the ranks have no secret: set TANDEM_SECRET to the same text for all of them");
-  return std::make_unique<JoinedTeam>(world, identity, options);
+  return std::make_unique<JoinedProcessGroup>(world, identity, options);
 }
 
 }  // namespace tandem
