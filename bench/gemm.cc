@@ -87,7 +87,7 @@ Work plain_product(const View& c, const View& a, bool ta, const View& b, bool tb
   };
 }
 
-View random_matrix(std::vector<Buffer>& keep, Backend& backend, DType dtype, int64_t rows, int64_t cols) {
+View random_matrix(std::vector<Buffer>& keep, backend::Backend& backend, DType dtype, int64_t rows, int64_t cols) {
   keep.push_back(backend.allocate(static_cast<size_t>(rows * cols) * 4));
   keep.push_back(backend.allocate(static_cast<size_t>(rows * cols) * size_of(dtype)));
   const View wide = keep[keep.size() - 2].view(DType::f32, rows, cols);
@@ -102,23 +102,23 @@ struct Totals {
   double flop = 0, ours = 0, plain = 0;
 };
 
-void measure(Backend& backend, DType dtype, int64_t tokens, const Shape& shape, Totals& totals) {
+void measure(backend::Backend& backend, DType dtype, int64_t tokens, const Shape& shape, Totals& totals) {
   std::vector<Buffer> keep;
   const View x = random_matrix(keep, backend, dtype, tokens, shape.in);
   const View y = random_matrix(keep, backend, dtype, tokens, shape.out);
   const View w = random_matrix(keep, backend, dtype, shape.out, shape.in);
   const View dw = random_matrix(keep, backend, DType::f32, shape.out, shape.in);
   const double gflop = 2e-9 * static_cast<double>(tokens) * static_cast<double>(shape.in * shape.out);
-  const WeightGradient gradient{.dw = dw, .dy = y, .x = x};
-  const Pair pairs[] = {
-      best_seconds([&] { backend.run(op::Linear{.y = y, .x = x, .w = w}); }, plain_product(y, x, false, w, true)),
-      best_seconds([&] { backend.run(op::LinearBackwardInput{.dx = x, .dy = y, .w = w}); },
-                   plain_product(x, y, false, w, false)),
-      best_seconds(
-          [&] {
-            backend.run(op::LinearBackwardWeights{.gradients = {&gradient, 1}});
-          },
-          plain_product(dw, y, true, x, false))};
+  const backend::WeightGradient gradient{.dw = dw, .dy = y, .x = x};
+  const Pair pairs[] = {best_seconds([&] { backend.run(backend::op::Linear{.y = y, .x = x, .w = w}); },
+                                     plain_product(y, x, false, w, true)),
+                        best_seconds([&] { backend.run(backend::op::LinearBackwardInput{.dx = x, .dy = y, .w = w}); },
+                                     plain_product(x, y, false, w, false)),
+                        best_seconds(
+                            [&] {
+                              backend.run(backend::op::LinearBackwardWeights{.gradients = {&gradient, 1}});
+                            },
+                            plain_product(dw, y, true, x, false))};
   fmt::print("{:<11} {:>5} x {:<5}", shape.name, shape.in, shape.out);
   for (const Pair& pair : pairs) {
     fmt::print("  {:>5.0f} ({:>5.0f})", gflop / pair.ours, gflop / pair.plain);
@@ -131,7 +131,7 @@ void measure(Backend& backend, DType dtype, int64_t tokens, const Shape& shape, 
 }
 
 void run(int64_t tokens, int threads, DType dtype, const std::string& only) {
-  const auto backend = make_cpu_backend(threads);
+  const auto backend = backend::make_cpu_backend(threads);
   omp_set_num_threads(threads == 0 ? omp_get_num_procs() : threads);
   for (const char* model : {"base", "small", "tiny"}) {
     if (!only.empty() && only != model) {

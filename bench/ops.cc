@@ -25,7 +25,7 @@ constexpr int64_t kHeadWidth = 64;
 class Bench {
  public:
   Bench(int threads, DType dtype, int64_t width, int64_t length)
-      : backend_(make_cpu_backend(threads)), dtype_(dtype), width_(width), length_(length) {}
+      : backend_(backend::make_cpu_backend(threads)), dtype_(dtype), width_(width), length_(length) {}
 
   void run() {
     fmt::print("{}; {} tokens, width {}, sentences of {}, {}\n", backend_->description(), kTokens, width_, length_,
@@ -65,7 +65,7 @@ class Bench {
     }
     return integers(values);
   }
-  Dropout dropout() { return {0.1F, 1, Side::source, &state_}; }
+  backend::Dropout dropout() { return {0.1F, 1, Side::source, &state_}; }
   int64_t bytes(int64_t elements) const { return elements * static_cast<int64_t>(size_of(dtype_)); }
 
   // The best of many short runs.
@@ -89,16 +89,16 @@ class Bench {
     const View dtable = take(DType::f32, 1000, width_), x = activations(width_);
     const View tokens = sequence(kTokens, 1), starts = sequence(kTokens + 1, 1);
     report("embed", kTokens, 2 * bytes(x.size()) + 4 * x.size(), 0, [&] {
-      backend_->run(op::Embed{.x = x,
-                              .tokens = tokens,
-                              .position = tokens,
-                              .table = table,
-                              .positions = positions,
-                              .scale = 2,
-                              .dropout = dropout()});
+      backend_->run(backend::op::Embed{.x = x,
+                                       .tokens = tokens,
+                                       .position = tokens,
+                                       .table = table,
+                                       .positions = positions,
+                                       .scale = 2,
+                                       .dropout = dropout()});
     });
     report("embed_backward", kTokens, bytes(x.size()) + 8 * x.size(), 0, [&] {
-      backend_->run(op::EmbedBackward{
+      backend_->run(backend::op::EmbedBackward{
           .dtable = dtable, .dx = x, .order = {tokens, tokens, starts}, .scale = 2, .dropout = dropout()});
     });
   }
@@ -107,28 +107,28 @@ class Bench {
     const View residual = activations(width_), branch = activations(width_), sum = activations(width_);
     const View normed = activations(width_), statistics = take(DType::f32, kTokens, 2);
     const View gamma = masters(width_), beta = masters(width_), dgamma = masters(width_), dbeta = masters(width_);
-    for (const Dropout& drop : {Dropout{}, dropout()}) {
+    for (const backend::Dropout& drop : {backend::Dropout{}, dropout()}) {
       report(drop.rate > 0 ? "residual_norm, dropout" : "residual_norm", kTokens, 4 * bytes(sum.size()), 0, [&] {
-        backend_->run(op::ResidualNorm{.sum = sum,
-                                       .normed = normed,
-                                       .statistics = statistics,
-                                       .residual = residual,
-                                       .branch = branch,
-                                       .gamma = gamma,
-                                       .beta = beta,
-                                       .dropout = drop});
+        backend_->run(backend::op::ResidualNorm{.sum = sum,
+                                                .normed = normed,
+                                                .statistics = statistics,
+                                                .residual = residual,
+                                                .branch = branch,
+                                                .gamma = gamma,
+                                                .beta = beta,
+                                                .dropout = drop});
       });
       report("  backward", kTokens, 5 * bytes(sum.size()), 0, [&] {
-        backend_->run(op::ResidualNormBackward{.dresidual = residual,
-                                               .dbranch = branch,
-                                               .dgamma = dgamma,
-                                               .dbeta = dbeta,
-                                               .dnormed = normed,
-                                               .dsum = residual,
-                                               .sum = sum,
-                                               .statistics = statistics,
-                                               .gamma = gamma,
-                                               .dropout = drop});
+        backend_->run(backend::op::ResidualNormBackward{.dresidual = residual,
+                                                        .dbranch = branch,
+                                                        .dgamma = dgamma,
+                                                        .dbeta = dbeta,
+                                                        .dnormed = normed,
+                                                        .dsum = residual,
+                                                        .sum = sum,
+                                                        .statistics = statistics,
+                                                        .gamma = gamma,
+                                                        .dropout = drop});
       });
     }
   }
@@ -137,44 +137,44 @@ class Bench {
     const View qkv = activations(3 * width_), dqkv = activations(3 * width_);
     const View out = activations(width_), dout = activations(width_);
     const View log_sums = take(DType::f32, width_ / kHeadWidth, kTokens);
-    AttentionShape shape;
+    backend::AttentionShape shape;
     shape.heads = static_cast<int>(width_ / kHeadWidth);
     shape.query_starts = shape.key_starts = sequence(kTokens / length_ + 1, static_cast<int32_t>(length_));
     if (const int64_t size = backend_->attention_plan_size(shape, kTokens); size > 0) {
       const View plan = take(DType::i32, 1, size);
-      backend_->run(op::PlanAttention{.plan = plan,
-                                      .query_starts = shape.query_starts,
-                                      .key_starts = shape.key_starts,
-                                      .query_rows = kTokens,
-                                      .key_rows = kTokens});
+      backend_->run(backend::op::PlanAttention{.plan = plan,
+                                               .query_starts = shape.query_starts,
+                                               .key_starts = shape.key_starts,
+                                               .query_rows = kTokens,
+                                               .key_rows = kTokens});
       shape.plan = plan;
     }
     const auto part = [&](const View& view, int64_t i) { return view.slice_cols(i * width_, width_); };
     const double flops = 4.0 * static_cast<double>(kTokens * length_ * width_);
     for (const bool causal : {false, true}) {
-      for (const Dropout& drop : {Dropout{}, dropout()}) {
+      for (const backend::Dropout& drop : {backend::Dropout{}, dropout()}) {
         shape.causal = causal;
         shape.dropout = drop;
         report(fmt::format("attention{}{}", causal ? ", causal" : "", drop.rate > 0 ? ", dropout" : "").c_str(),
                kTokens, 4 * bytes(out.size()), flops, [&] {
-                 backend_->run(op::Attention{.out = out,
-                                             .log_sums = log_sums,
-                                             .q = part(qkv, 0),
-                                             .k = part(qkv, 1),
-                                             .v = part(qkv, 2),
-                                             .shape = shape});
+                 backend_->run(backend::op::Attention{.out = out,
+                                                      .log_sums = log_sums,
+                                                      .q = part(qkv, 0),
+                                                      .k = part(qkv, 1),
+                                                      .v = part(qkv, 2),
+                                                      .shape = shape});
                });
         report("  backward", kTokens, 7 * bytes(out.size()), 2.5 * flops, [&] {
-          backend_->run(op::AttentionBackward{.dq = part(dqkv, 0),
-                                              .dk = part(dqkv, 1),
-                                              .dv = part(dqkv, 2),
-                                              .dout = dout,
-                                              .out = out,
-                                              .log_sums = log_sums,
-                                              .q = part(qkv, 0),
-                                              .k = part(qkv, 1),
-                                              .v = part(qkv, 2),
-                                              .shape = shape});
+          backend_->run(backend::op::AttentionBackward{.dq = part(dqkv, 0),
+                                                       .dk = part(dqkv, 1),
+                                                       .dv = part(dqkv, 2),
+                                                       .dout = dout,
+                                                       .out = out,
+                                                       .log_sums = log_sums,
+                                                       .q = part(qkv, 0),
+                                                       .k = part(qkv, 1),
+                                                       .v = part(qkv, 2),
+                                                       .shape = shape});
         });
       }
     }
@@ -182,13 +182,14 @@ class Bench {
 
   void loss() {
     const View logits = take(dtype_, 64, kVocabulary), labels = sequence(64, 3);
-    LossTotals totals;
+    backend::LossTotals totals;
     report("cross_entropy", 64, bytes(logits.size()), 0, [&] {
-      backend_->run(op::CrossEntropy{.totals = &totals, .logits = logits, .labels = labels, .smoothing = 0.1F});
+      backend_->run(
+          backend::op::CrossEntropy{.totals = &totals, .logits = logits, .labels = labels, .smoothing = 0.1F});
     });
     report("  with gradient", 64, 2 * bytes(logits.size()), 0, [&] {
-      backend_->run(
-          op::CrossEntropy{.totals = &totals, .logits = logits, .labels = labels, .smoothing = 0.1F, .state = &state_});
+      backend_->run(backend::op::CrossEntropy{
+          .totals = &totals, .logits = logits, .labels = labels, .smoothing = 0.1F, .state = &state_});
     });
   }
 
@@ -198,21 +199,22 @@ class Bench {
     const View compute = dtype_ == DType::bf16 ? take(DType::bf16, 1, kSize) : View{};
     backend_->fill_zero(v);
     state_.learning_rate = 1e-6F;
-    UpdateState norm{.average_decay = 0.9F};
-    report("gradient_norm", kSize, 4 * kSize, 0,
-           [&] { backend_->run(op::GradientNorm{.update = &norm, .gradients = g, .settings = {.max_norm = 1}}); });
+    backend::UpdateState norm{.average_decay = 0.9F};
+    report("gradient_norm", kSize, 4 * kSize, 0, [&] {
+      backend_->run(backend::op::GradientNorm{.update = &norm, .gradients = g, .settings = {.max_norm = 1}});
+    });
     report("adam", kSize, 28 * kSize, 0, [&] {
-      backend_->run(op::Adam{.masters = w,
-                             .m = m,
-                             .v = v,
-                             .compute = compute,
-                             .gradients = g,
-                             .settings = {},
-                             .state = &state_,
-                             .update = &norm});
+      backend_->run(backend::op::Adam{.masters = w,
+                                      .m = m,
+                                      .v = v,
+                                      .compute = compute,
+                                      .gradients = g,
+                                      .settings = {},
+                                      .state = &state_,
+                                      .update = &norm});
     });
     report("moving_average", kSize, 12 * kSize, 0,
-           [&] { backend_->run(op::MovingAverage{.average = m, .masters = w, .update = &norm}); });
+           [&] { backend_->run(backend::op::MovingAverage{.average = m, .masters = w, .update = &norm}); });
   }
 
   void decoding() {
@@ -221,24 +223,24 @@ class Bench {
                out = take(dtype_, rows, width_);
     const View values = take(DType::f32, rows, 8), ids = integers(std::vector<int32_t>(rows * 8)).reshape(rows, 8);
     const View keys = take(dtype_, rows * length_, width_), cached = take(dtype_, rows * length_, width_);
-    const CachedKeys cache{keys,
-                           cached,
-                           integers(std::vector<int32_t>(rows, static_cast<int32_t>(length_))),
-                           sequence(rows, static_cast<int32_t>(length_)),
-                           {}};
+    const backend::CachedKeys cache{keys,
+                                    cached,
+                                    integers(std::vector<int32_t>(rows, static_cast<int32_t>(length_))),
+                                    sequence(rows, static_cast<int32_t>(length_)),
+                                    {}};
     report("top_log_probabilities", rows, bytes(logits.size()), 0,
-           [&] { backend_->run(op::TopLogProbabilities{.values = values, .ids = ids, .logits = logits}); });
+           [&] { backend_->run(backend::op::TopLogProbabilities{.values = values, .ids = ids, .logits = logits}); });
     report("attention_cached", rows, 2 * bytes(keys.size()), 4.0 * static_cast<double>(keys.size()), [&] {
-      backend_->run(
-          op::AttentionCached{.out = out, .q = q, .cache = cache, .heads = static_cast<int>(width_ / kHeadWidth)});
+      backend_->run(backend::op::AttentionCached{
+          .out = out, .q = q, .cache = cache, .heads = static_cast<int>(width_ / kHeadWidth)});
     });
   }
 
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<backend::Backend> backend_;
   DType dtype_;
   int64_t width_, length_;
   std::vector<Buffer> buffers_;
-  StepState state_;
+  backend::StepState state_;
 };
 
 }  // namespace

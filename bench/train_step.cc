@@ -42,9 +42,9 @@ std::vector<int32_t> random_ids(PhiloxStream& random, int64_t count, int64_t voc
 }
 
 // Pairs of at least `tokens` tokens a side in all.
-Corpus random_corpus(const std::string& path, int64_t tokens, int64_t vocabulary) {
+data::Corpus random_corpus(const std::string& path, int64_t tokens, int64_t vocabulary) {
   PhiloxStream random(1, 1);
-  CorpusWriter writer(path, static_cast<int32_t>(vocabulary), static_cast<int32_t>(vocabulary));
+  data::CorpusWriter writer(path, static_cast<int32_t>(vocabulary), static_cast<int32_t>(vocabulary));
   for (int64_t source = 0, target = 0; std::min(source, target) < tokens;) {
     const int64_t s = static_cast<int64_t>(std::exp(3.2 + 0.55 * normal(random))) + 1;
     const int64_t t =
@@ -56,7 +56,7 @@ Corpus random_corpus(const std::string& path, int64_t tokens, int64_t vocabulary
     }
   }
   writer.finish();
-  Corpus corpus = Corpus::open(path);
+  data::Corpus corpus = data::Corpus::open(path);
   std::filesystem::remove(path);  // it stays mapped
   return corpus;
 }
@@ -85,7 +85,7 @@ struct Product {
   double count;  // how often a step has it, forward
 };
 
-std::vector<Product> products(const ModelConfig& c, int64_t S, int64_t T) {
+std::vector<Product> products(const model::ModelConfig& c, int64_t S, int64_t T) {
   const double e = c.encoder_layers, d = c.decoder_layers;
   const int64_t D = c.width, F = c.feed_forward;
   return {{"source qkv", S, D, 3 * D, e},
@@ -118,7 +118,8 @@ double seconds_of(const Call& call) {
 }
 
 // Seconds of the step's matrix products alone (forward, input gradient, weight gradient).
-double product_seconds(Backend& backend, const ModelConfig& config, DType compute, int64_t S, int64_t T) {
+double product_seconds(backend::Backend& backend, const model::ModelConfig& config, DType compute, int64_t S,
+                       int64_t T) {
   double total = 0;
   for (const Product& p : products(config, S, T)) {
     // Logits are worked through in pieces that stay near the caches, as the model does.
@@ -130,10 +131,10 @@ double product_seconds(Backend& backend, const ModelConfig& config, DType comput
     for (const View& view : {x, y, w, dw}) {
       backend.fill_zero(view);
     }
-    double forward = seconds_of([&] { backend.run(op::Linear{.y = y, .x = x, .w = w}); });
-    double input = seconds_of([&] { backend.run(op::LinearBackwardInput{.dx = x, .dy = y, .w = w}); });
-    const WeightGradient gradient{.dw = dw, .dy = y, .x = x};
-    double weight = seconds_of([&] { backend.run(op::LinearBackwardWeights{.gradients = {&gradient, 1}}); });
+    double forward = seconds_of([&] { backend.run(backend::op::Linear{.y = y, .x = x, .w = w}); });
+    double input = seconds_of([&] { backend.run(backend::op::LinearBackwardInput{.dx = x, .dy = y, .w = w}); });
+    const backend::WeightGradient gradient{.dw = dw, .dy = y, .x = x};
+    double weight = seconds_of([&] { backend.run(backend::op::LinearBackwardWeights{.gradients = {&gradient, 1}}); });
     if (compute == DType::f32) {
       const auto gemm = [](char ta, char tb, int64_t m, int64_t n, int64_t k, const View& a, const View& b, float beta,
                            const View& c) {
@@ -161,8 +162,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: bench_train_step tiny|small|base|big f32|bf16 TOKENS STEPS LENGTHS [THREADS]\n");
     return 2;
   }
-  TrainConfig config;
-  config.model = preset(argv[1]);
+  train::TrainConfig config;
+  config.model = model::preset(argv[1]);
   config.model.source_vocabulary = config.model.target_vocabulary = 32768;
   config.model.dropout = config.model.attention_dropout = config.model.activation_dropout = 0.1F;
   const DType compute = std::string(argv[2]) == "bf16" ? DType::bf16 : DType::f32;
@@ -171,22 +172,22 @@ int main(int argc, char** argv) {
   config.batch.max_length = config.model.max_length;
   config.device = "cpu";
   config.threads = argc > 6 ? std::atoi(argv[6]) : 0;
-  StepBenchOptions options;
+  train::StepBenchOptions options;
   options.warm_up = 1;
   options.steps = std::atoi(argv[4]);
   options.profile = false;
-  const Corpus corpus = random_corpus(std::string(argv[5]) + ".corpus", (options.steps + 2) * config.batch.tokens,
-                                      config.model.target_vocabulary);
-  const StepBench step = measure_step(corpus, config, options);
+  const data::Corpus corpus = random_corpus(std::string(argv[5]) + ".corpus", (options.steps + 2) * config.batch.tokens,
+                                            config.model.target_vocabulary);
+  const train::StepBench step = train::measure_step(corpus, config, options);
   write_lengths(argv[5], step.lengths, config.batch.tokens);
   const double rate = step.flops / step.seconds / 1e9;
   std::printf("%s, transformer-%s, %s\n", step.device.c_str(), argv[1], argv[2]);
   std::printf(
       "step: %.1f ms, %.0f source + %.0f target tokens, %.0f target tokens/s, %.1f GFLOP/s, peak memory %.2f GB\n",
       step.seconds * 1e3, step.source_tokens, step.target_tokens, step.target_tokens / step.seconds, rate,
-      static_cast<double>(peak_memory()) / 1e9);
+      static_cast<double>(observe::peak_memory()) / 1e9);
   const auto S = static_cast<int64_t>(step.source_tokens), T = static_cast<int64_t>(step.target_tokens);
-  const auto backend = make_cpu_backend(config.threads);
+  const auto backend = backend::make_cpu_backend(config.threads);
   const double products_alone = product_seconds(*backend, config.model, compute, S, T);
   double product_flops = 0;
   for (const Product& p : products(config.model, S, T)) {

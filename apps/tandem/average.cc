@@ -23,18 +23,18 @@ struct AverageArguments {
   std::string out, metric = "nll";
 };
 
-Metric metric_named(const std::string& name) {
-  return name == "bleu" ? Metric::bleu : name == "chrf" ? Metric::chrf : Metric::nll;
+store::Metric metric_named(const std::string& name) {
+  return name == "bleu" ? store::Metric::bleu : name == "chrf" ? store::Metric::chrf : store::Metric::nll;
 }
 
 // The checkpoints of one argument: a run's newest or best ones, or the directory itself.
 std::vector<fs::path> checkpoints_of(const fs::path& path, const AverageArguments& arguments) {
   if (has_manifest(path) || (arguments.last == 0 && arguments.best == 0)) {
-    return {resolve_model(path)};
+    return {store::resolve_model(path)};
   }
   std::vector<fs::path> all = arguments.best > 0
-                                  ? list_best_checkpoints(path, arguments.best, metric_named(arguments.metric))
-                                  : list_checkpoints(path);
+                                  ? store::list_best_checkpoints(path, arguments.best, metric_named(arguments.metric))
+                                  : store::list_checkpoints(path);
   const auto wanted = static_cast<size_t>(arguments.best > 0 ? arguments.best : arguments.last);
   require(all.size() >= wanted, "{} has {} {}checkpoints, not {}", path.string(), all.size(),
           arguments.best > 0 ? "validated " : "", wanted);
@@ -48,8 +48,8 @@ ParameterLayout layout_of(const fs::path& directory) {
   const ManifestFile* file = manifest.find(role::kWeights);
   require(file != nullptr, "{} has no weights", directory.string());
   ParameterLayout layout;
-  const SafetensorsReader reader(directory / file->name);
-  for (const TensorInfo& tensor : reader.tensors()) {
+  const store::SafetensorsReader reader(directory / file->name);
+  for (const store::TensorInfo& tensor : reader.tensors()) {
     require(tensor.shape.size() == 1 || tensor.shape.size() == 2, "tensor '{}' of {} has {} dimensions", tensor.name,
             directory.string(), tensor.shape.size());
     if (tensor.shape.size() == 1) {
@@ -77,14 +77,14 @@ void run_average(const AverageArguments& arguments) {
   std::vector<double> sum(static_cast<size_t>(layout.flat_size()), 0.0);
   std::vector<float> weights(sum.size());
   const View view = host_view(weights.data(), 1, layout.flat_size());
-  Checkpoint newest;
+  store::Checkpoint newest;
   for (const fs::path& directory : directories) {
-    Checkpoint checkpoint = load_checkpoint(directory);
+    store::Checkpoint checkpoint = store::load_checkpoint(directory);
     require(newest.source_tokenizer.empty() || (checkpoint.source_tokenizer == newest.source_tokenizer &&
                                                 checkpoint.target_tokenizer == newest.target_tokenizer),
             "{} has another tokenizer than {}: their weights cannot be averaged", directory.string(),
             directories.front().string());
-    load_inference_weights(directory, layout, view);
+    store::load_inference_weights(directory, layout, view);
     for (size_t i = 0; i < sum.size(); ++i) {
       sum[i] += weights[i];
     }
@@ -98,7 +98,7 @@ void run_average(const AverageArguments& arguments) {
   }
   newest.state.metrics.clear();  // they belong to one checkpoint, not to the mean
   newest.state.metrics_step = -1;
-  save_model(arguments.out, newest, layout, view);
+  store::save_model(arguments.out, newest, layout, view);
   log::info("wrote the mean of {} checkpoints to {}", directories.size(), arguments.out);
 }
 

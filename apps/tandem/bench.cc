@@ -64,8 +64,8 @@ class RandomCorpus {
     ::close(file);
     path_ = name;
     PhiloxStream random(1, 1);
-    LineReader reader(lengths);
-    CorpusWriter writer(path_, static_cast<int32_t>(vocabulary), static_cast<int32_t>(vocabulary));
+    data::LineReader reader(lengths);
+    data::CorpusWriter writer(path_, static_cast<int32_t>(vocabulary), static_cast<int32_t>(vocabulary));
     for (std::string line; reader.next(line);) {
       int64_t source = 0, target = 0;
       require(std::sscanf(line.c_str(), "%ld %ld", &source, &target) == 2 && source >= 1 && target >= 1 &&
@@ -93,22 +93,22 @@ class RandomCorpus {
   std::filesystem::path path_;
 };
 
-void print(const StepBench& bench) {
+void print(const train::StepBench& bench) {
   const double peak = bench.ceilings.product_flops, bandwidth = bench.ceilings.copy_bytes;
   std::printf("%s, %ld parameters\n", bench.device.c_str(), bench.parameters);
   std::printf("ceilings measured here: %.1f TFLOP/s (large matrix product), %.2f TB/s (copy, read + written)\n",
               peak / 1e12, bandwidth / 1e12);
-  OpProfile all, products;
+  backend::OpProfile all, products;
   if (!bench.profile.empty()) {
     std::printf("%8s %6s %9s %9s %8s %9s %8s %8s  %s\n", "ms", "calls", "us/call", "GFLOP", "GB", "TFLOP/s", "TB/s",
                 "% floor", "op, each alone; all its calls");
   }
-  for (const OpProfile& op : bench.profile) {
+  for (const backend::OpProfile& op : bench.profile) {
     const double floor = std::max(op.flops / peak, op.bytes / bandwidth);
     std::printf("%8.3f %6ld %9.1f %9.1f %8.3f %9.1f %8.2f %8.1f  %s\n", op.seconds * 1e3, op.calls,
                 op.seconds / static_cast<double>(op.calls) * 1e6, op.flops / 1e9, op.bytes / 1e9,
                 op.flops / op.seconds / 1e12, op.bytes / op.seconds / 1e12, 100 * floor / op.seconds, op.name.c_str());
-    for (OpProfile* sum : {&all, op.flops > 0 ? &products : nullptr}) {
+    for (backend::OpProfile* sum : {&all, op.flops > 0 ? &products : nullptr}) {
       if (sum != nullptr) {
         sum->seconds += op.seconds, sum->flops += op.flops, sum->bytes += op.bytes;
       }
@@ -133,11 +133,12 @@ void print(const StepBench& bench) {
       100 * bench.dead_share, static_cast<double>(bench.memory) / (1 << 30));
 }
 
-void run_peer(const Options& options, const ModelConfig& model, const StepBench& bench) {
-  const std::string command = fmt::format(
-      "{} {} --lengths {} --tokens {} --d {} --f {} --h {} --L {} --V {} --variants {}", shell_quoted(options.python),
-      shell_quoted(options.peer), shell_quoted(options.write_lengths), options.tokens, model.width, model.feed_forward,
-      model.heads, model.encoder_layers, model.target_vocabulary, shell_quoted(options.variants));
+void run_peer(const Options& options, const model::ModelConfig& model, const train::StepBench& bench) {
+  const std::string command =
+      fmt::format("{} {} --lengths {} --tokens {} --d {} --f {} --h {} --L {} --V {} --variants {}",
+                  launch::shell_quoted(options.python), launch::shell_quoted(options.peer),
+                  launch::shell_quoted(options.write_lengths), options.tokens, model.width, model.feed_forward,
+                  model.heads, model.encoder_layers, model.target_vocabulary, launch::shell_quoted(options.variants));
   std::printf("peer: %s\n(dropout is the peer's own there, %g here)\n", command.c_str(), options.dropout);
   std::fflush(stdout);
   FILE* pipe = popen(command.c_str(), "r");
@@ -157,8 +158,8 @@ void run_peer(const Options& options, const ModelConfig& model, const StepBench&
 
 void measure(const Options& options) {
   require_sound(options);
-  TrainConfig config;
-  config.model = preset(options.model);
+  train::TrainConfig config;
+  config.model = model::preset(options.model);
   config.model.dropout = config.model.attention_dropout = config.model.activation_dropout =
       static_cast<float>(options.dropout);
   config.device = options.device;
@@ -167,22 +168,22 @@ void measure(const Options& options) {
   config.batch.tokens = options.tokens;
   config.batch.max_length = config.model.max_length;
   config.micro_batch = options.micro_batch;
-  StepBenchOptions bench_options;
+  train::StepBenchOptions bench_options;
   bench_options.steps = options.steps;
   bench_options.tune = options.tune;
   bench_options.profile = !options.no_profile;
   if (!options.tune && !options.algorithms.empty()) {
     bench_options.algorithms = read_file(options.algorithms, 1 << 20);
   }
-  StepBench bench;
+  train::StepBench bench;
   if (options.data.empty()) {
     const RandomCorpus random(options.lengths, options.vocabulary);
     config.model.source_vocabulary = config.model.target_vocabulary = options.vocabulary;
-    bench = measure_step(Corpus::open(random.path(), false), config, bench_options);
+    bench = train::measure_step(data::Corpus::open(random.path(), false), config, bench_options);
   } else {
-    const Prepared data = Prepared::open(options.data);
-    complete_config(config, data);
-    bench = measure_step(data.train, config, bench_options);
+    const data::Prepared data = data::Prepared::open(options.data);
+    train::complete_config(config, data);
+    bench = train::measure_step(data.train, config, bench_options);
   }
   print(bench);
   if (options.tune && !options.algorithms.empty()) {

@@ -30,8 +30,8 @@ TranslateOptions translate_options(const DecodingOptions& options, int n_best) {
   TranslateOptions translate;
   translate.search = {.beam = options.beam, .alpha = options.alpha, .n_best = n_best, .max_extra = options.max_extra};
   translate.call.batch = options.batch;
-  translate.call.on_progress = translation_status();
-  check(translate);
+  translate.call.on_progress = decode::translation_status();
+  decode::check(translate);
   return translate;
 }
 
@@ -60,12 +60,12 @@ Precision precision_of(const std::string& name) {
 }
 
 std::vector<std::string> read_lines(const std::string& file) {
-  LineReader reader(file);
+  data::LineReader reader(file);
   std::vector<std::string> lines;
   for (std::string line; reader.next(line);) {
     require(!reader.cut(), "line {} of {} is longer than {} bytes", reader.lines(), reader.name(),
-            LineReader::kLongestLine);
-    require(valid_utf8(line), "line {} of {} is not valid UTF-8", reader.lines(), reader.name());
+            data::LineReader::kLongestLine);
+    require(text::valid_utf8(line), "line {} of {} is not valid UTF-8", reader.lines(), reader.name());
     lines.push_back(std::move(line));
   }
   return lines;

@@ -74,7 +74,7 @@ struct DemoText {
   std::vector<std::string> source, target;
 };
 
-DemoText take(std::vector<DemoPair>& pairs, int64_t count) {
+DemoText take(std::vector<data::DemoPair>& pairs, int64_t count) {
   DemoText text;
   for (int64_t i = 0; i < count; ++i) {
     text.source.push_back(std::move(pairs.back().source));
@@ -115,7 +115,7 @@ void claim(const fs::path& out) {
 }
 
 void prepare_data(const fs::path& out, int threads) {
-  PrepareConfig config;
+  data::PrepareConfig config;
   const auto text = [&out](const char* name) { return (out / "text" / name).string(); };
   config.source = {text("train.en")};
   config.target = {text("train.de")};
@@ -128,11 +128,11 @@ void prepare_data(const fs::path& out, int threads) {
   config.training.vocab_size = kVocabulary;
   config.seed = kSeed;
   config.threads = threads;
-  prepare(config);
+  data::prepare(config);
 }
 
 void train_here(const fs::path& config, const std::vector<std::string>& settings) {
-  const TrainOutcome outcome = train_model(load_config(config, settings), false);
+  const train::TrainOutcome outcome = train::train_model(train::load_config(config, settings), false);
   if (outcome.signal != 0) {
     throw Interrupted(outcome.signal, fmt::format("{}; `tandem demo` restarts it", outcome.reason));
   }
@@ -143,7 +143,7 @@ void train(const fs::path& out, int threads, int workers) {
   write_file(config, kConfig);
   std::vector<std::string> settings{"data=" + (out / "data").string(), "run=" + (out / "run").string(),
                                     fmt::format("threads={}", threads == 0 ? 0 : std::max(1, threads / workers))};
-  if (gpu_count() > 0 && workers > gpu_count()) {
+  if (backend::gpu_count() > 0 && workers > backend::gpu_count()) {
     settings.emplace_back("dist.share_device=true");
   }
   if (workers == 1) {
@@ -175,7 +175,7 @@ void print_result(const fs::path& out, const DemoText& test, const std::vector<s
   }
   fmt::print("\nexactly right: {} of {} ({:.1f} %)\n{}\n", exact, translations.size(),
              100.0 * static_cast<double>(exact) / static_cast<double>(translations.size()),
-             corpus_bleu(translations, {test.target}).text(2, signature(BleuOptions{}, 1)));
+             text::corpus_bleu(translations, {test.target}).text(2, text::signature(text::BleuOptions{}, 1)));
   const std::string run = (out / "run").string();
   fmt::print(
       "\nthe run is in {0}; try next:\n"
@@ -191,7 +191,7 @@ void run_demo(const fs::path& out, int threads, int workers) {
   Stopwatch watch;
   claim(out);
   log::info("demo 1/4: making up {} pairs of English and German numbers, dates, prices and times", kTrainPairs);
-  std::vector<DemoPair> pairs = demo_pairs(kTrainPairs + kValidPairs + kTestPairs, kSeed);
+  std::vector<data::DemoPair> pairs = data::demo_pairs(kTrainPairs + kValidPairs + kTestPairs, kSeed);
   const DemoText test = take(pairs, kTestPairs);
   write_text(out / "text", "test", test);
   write_text(out / "text", "valid", take(pairs, kValidPairs));

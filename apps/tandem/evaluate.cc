@@ -25,10 +25,10 @@ struct Evaluation {
   size_t sentences = 0, too_long = 0;
   double nll = 0, accuracy = 0;  // per target token
   int64_t tokens = 0;
-  BleuScore bleu;
-  ChrfScore chrf;
-  std::string bleu_signature = signature(BleuOptions{}, 1);
-  std::string chrf_signature = signature(ChrfOptions{}, 1);
+  text::BleuScore bleu;
+  text::ChrfScore chrf;
+  std::string bleu_signature = text::signature(text::BleuOptions{}, 1);
+  std::string chrf_signature = text::signature(text::ChrfOptions{}, 1);
 };
 
 void add_loss(Evaluation& result, Translator& translator, const std::vector<std::string>& source,
@@ -84,9 +84,9 @@ void run_evaluate(const EvaluateArguments& arguments) {
   require(source.size() == target.size(), "{} has {} lines but {} has {}: every source line needs its target line",
           arguments.source, source.size(), arguments.target, target.size());
   require(!source.empty(), "{} and {} are empty: there is nothing to evaluate", arguments.source, arguments.target);
-  std::unique_ptr<TextOutput> output;
+  std::unique_ptr<decode::TextOutput> output;
   if (!arguments.output.empty()) {
-    output = std::make_unique<TextOutput>(arguments.output);
+    output = std::make_unique<decode::TextOutput>(arguments.output);
   }
   const TranslateOptions options = translate_options(arguments.decoding, 1);
   Translator translator = open_translator(arguments.decoding);
@@ -94,8 +94,8 @@ void run_evaluate(const EvaluateArguments& arguments) {
   result.sentences = source.size();
   add_loss(result, translator, source, target);
   const std::vector<std::string> translations = best_of(translator.translate(source, options));
-  result.bleu = corpus_bleu(translations, {target});
-  result.chrf = corpus_chrf(translations, {target});
+  result.bleu = text::corpus_bleu(translations, {target});
+  result.chrf = text::corpus_chrf(translations, {target});
   if (output) {
     for (const std::string& translation : translations) {
       output->write(translation + "\n");

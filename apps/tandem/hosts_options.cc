@@ -20,11 +20,11 @@ void add_hosts_options(Command& command, HostsOptions& options) {
       .option("--env", options.environment, "NAME=VALUE: a variable for the workers; may be given several times");
 }
 
-LaunchOptions launch_options(const HostsOptions& given, std::vector<std::string> command) {
-  LaunchOptions options;
-  options.hosts = parse_hosts(given.hosts);
+launch::LaunchOptions launch_options(const HostsOptions& given, std::vector<std::string> command) {
+  launch::LaunchOptions options;
+  options.hosts = launch::parse_hosts(given.hosts);
   options.agent = given.agent;
-  options.binary = given.binary.empty() ? own_binary() : given.binary;
+  options.binary = given.binary.empty() ? launch::own_binary() : given.binary;
   options.command = std::move(command);
   options.directory = std::filesystem::current_path().string();
   options.address = given.address;
@@ -32,13 +32,13 @@ LaunchOptions launch_options(const HostsOptions& given, std::vector<std::string>
   return options;
 }
 
-void push_to_hosts(const LaunchOptions& options, const std::string& config, const std::string& data) {
+void push_to_hosts(const launch::LaunchOptions& options, const std::string& config, const std::string& data) {
   std::vector<std::string> paths;
   for (const std::string& path : {config, data}) {
     paths.push_back(std::filesystem::absolute(path).lexically_normal().string());
   }
-  Push push(options.agent, options.binary, paths, options.directory);
-  for (const Host& host : options.hosts) {
+  launch::Push push(options.agent, options.binary, paths, options.directory);
+  for (const launch::Host& host : options.hosts) {
     push.to(host);
   }
 }

@@ -11,7 +11,7 @@ namespace tandem::cli {
 
 struct HostsOptions {
   std::string hosts, address, binary;
-  std::string agent = LaunchOptions().agent;
+  std::string agent = launch::LaunchOptions().agent;
   std::vector<std::string> environment;
   bool push = false;
 };
@@ -19,9 +19,9 @@ struct HostsOptions {
 void add_hosts_options(Command& command, HostsOptions& options);
 
 // Workers with these arguments, in the current directory.
-LaunchOptions launch_options(const HostsOptions& given, std::vector<std::string> command);
+launch::LaunchOptions launch_options(const HostsOptions& given, std::vector<std::string> command);
 
 // Copies the program, the config file and the data to the hosts.
-void push_to_hosts(const LaunchOptions& options, const std::string& config, const std::string& data);
+void push_to_hosts(const launch::LaunchOptions& options, const std::string& config, const std::string& data);
 
 }  // namespace tandem::cli

@@ -26,7 +26,7 @@ struct InspectArguments {
 struct Report {
   std::optional<fs::path> run;
   fs::path latest, best;  // the links of a run; empty if absent
-  std::vector<Inspected> parts;
+  std::vector<store::Inspected> parts;
   std::vector<std::string> damage;
 };
 
@@ -45,7 +45,7 @@ Report inspect(const InspectArguments& arguments) {
   Report report;
   std::vector<fs::path> directories = {path};
   if (!has_manifest(path)) {
-    directories = list_checkpoints(path);
+    directories = store::list_checkpoints(path);
     require(fs::is_directory(path / "checkpoints", error),
             "{} is neither a run nor a checkpoint, model or prepared directory (it has no manifest.json)",
             path.string());
@@ -55,7 +55,7 @@ Report inspect(const InspectArguments& arguments) {
   }
   for (const fs::path& directory : directories) {
     try {
-      report.parts.push_back(inspect_directory(directory, !arguments.no_verify));
+      report.parts.push_back(store::inspect_directory(directory, !arguments.no_verify));
       const auto& damage = report.parts.back().damage;
       report.damage.insert(report.damage.end(), damage.begin(), damage.end());
     } catch (const Error& fault) {
@@ -65,7 +65,7 @@ Report inspect(const InspectArguments& arguments) {
   return report;
 }
 
-Json to_json(const Inspected& part, bool tensors) {
+Json to_json(const store::Inspected& part, bool tensors) {
   Json json = {{"path", part.path.string()},
                {"kind", part.kind},
                {"bytes", part.bytes},
@@ -83,16 +83,16 @@ Json to_json(const Inspected& part, bool tensors) {
     json["metrics"] = part.state->metrics;
   }
   if (part.model) {
-    json["model"] = describe(*part.model);
+    json["model"] = store::describe(*part.model);
   }
-  for (const InspectedFile& file : part.files) {
+  for (const store::InspectedFile& file : part.files) {
     Json entry = {{"name", file.file.name},
                   {"role", file.file.role},
                   {"bytes", file.file.bytes},
                   {"checksum", file.file.checksum},
                   {"holds", file.holds}};
     for (size_t i = 0; tensors && i < file.tensors.size(); ++i) {
-      const TensorInfo& tensor = file.tensors[i];
+      const store::TensorInfo& tensor = file.tensors[i];
       entry["tensors"].push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}});
     }
     json["files"].push_back(entry);
@@ -107,13 +107,13 @@ void print_json(const Report& report, bool tensors) {
     json["latest"] = report.latest.string();
     json["best"] = report.best.string();
   }
-  for (const Inspected& part : report.parts) {
+  for (const store::Inspected& part : report.parts) {
     json["directories"].push_back(to_json(part, tensors));
   }
   std::cout << json.dump(2) << "\n";
 }
 
-std::string metrics_text(const CheckpointState& state) {
+std::string metrics_text(const store::CheckpointState& state) {
   std::string text;
   for (const auto& [name, value] : state.metrics) {
     text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", name, value);
@@ -121,9 +121,9 @@ std::string metrics_text(const CheckpointState& state) {
   return text;
 }
 
-void print_facts(const Inspected& part) {
+void print_facts(const store::Inspected& part) {
   if (part.state) {
-    const CheckpointState& s = *part.state;
+    const store::CheckpointState& s = *part.state;
     fmt::print("  step {}, {:.2f} epochs, {} of training\n", grouped(s.step), s.epochs_done,
                human_duration(s.elapsed_seconds));
     if (!s.metrics.empty()) {
@@ -131,11 +131,11 @@ void print_facts(const Inspected& part) {
     }
   }
   if (part.model) {
-    fmt::print("  model: {}; {} parameters\n", describe(*part.model), grouped(part.parameters));
+    fmt::print("  model: {}; {} parameters\n", store::describe(*part.model), grouped(part.parameters));
   }
 }
 
-void print_directory(const Inspected& part, const InspectArguments& arguments) {
+void print_directory(const store::Inspected& part, const InspectArguments& arguments) {
   const std::string inference =
       part.inference_bytes > 0
           ? fmt::format(", {} of them for translating", human_bytes(static_cast<double>(part.inference_bytes)))
@@ -144,11 +144,11 @@ void print_directory(const Inspected& part, const InspectArguments& arguments) {
   fmt::print("{}: {}, {}{}; {}\n", part.path.string(), part.kind, human_bytes(static_cast<double>(part.bytes)),
              inference, sound);
   print_facts(part);
-  for (const InspectedFile& file : part.files) {
+  for (const store::InspectedFile& file : part.files) {
     fmt::print("  {:<22} {:<30} {:>10}  {}\n", file.file.name, file.file.role,
                human_bytes(static_cast<double>(file.file.bytes)), file.holds);
     for (size_t i = 0; arguments.tensors && i < file.tensors.size(); ++i) {
-      const TensorInfo& tensor = file.tensors[i];
+      const store::TensorInfo& tensor = file.tensors[i];
       fmt::print("    {:<48} {} [{}]\n", tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "));
     }
   }
@@ -158,7 +158,7 @@ void print_directory(const Inspected& part, const InspectArguments& arguments) {
 void print_run(const Report& report, const InspectArguments& arguments) {
   fmt::print("{}: run with {} checkpoint{}\n", report.run->string(), report.parts.size(),
              report.parts.size() == 1 ? "" : "s");
-  for (const Inspected& part : report.parts) {
+  for (const store::Inspected& part : report.parts) {
     const fs::path name = part.path.filename();
     fmt::print("  {} {:>10}{}{}{}{}\n", name.string(), human_bytes(static_cast<double>(part.bytes)),
                part.state && part.state->metrics_step == part.state->step ? "  " + metrics_text(*part.state) : "",
@@ -177,7 +177,7 @@ void run_inspect(const InspectArguments& arguments) {
   } else if (report.run) {
     print_run(report, arguments);
   } else {
-    for (const Inspected& part : report.parts) {
+    for (const store::Inspected& part : report.parts) {
       print_directory(part, arguments);
     }
   }

@@ -24,7 +24,7 @@ struct Options {
 };
 
 // Copies the files that a train command names; its first word that is a file is the config.
-void push_files(const LaunchOptions& options) {
+void push_files(const launch::LaunchOptions& options) {
   const std::vector<std::string>& words = options.command;
   const auto is_file = [](const std::string& word) { return std::filesystem::is_regular_file(word); };
   const auto config = std::find_if(words.begin(), words.end(), is_file);
@@ -34,15 +34,15 @@ void push_files(const LaunchOptions& options) {
   std::vector<std::string> overrides(config + 1, words.end());
   std::erase_if(overrides,
                 [](const std::string& word) { return word.find('=') == std::string::npos || word[0] == '-'; });
-  push_to_hosts(options, *config, load_run_config(*config, overrides).data);
+  push_to_hosts(options, *config, train::load_run_config(*config, overrides).data);
 }
 
 // If the run is on another machine, prints how to copy it here.
-void print_location_of_run(const LaunchOptions& options) {
+void print_location_of_run(const launch::LaunchOptions& options) {
   const std::string& host = options.hosts.front().name;
   for (const std::string& word : options.command) {
     const std::filesystem::path run = word.starts_with("run=") ? word.substr(4) : "";
-    if (!run.empty() && !is_this_host(host) && !std::filesystem::exists(run)) {
+    if (!run.empty() && !launch::is_this_host(host) && !std::filesystem::exists(run)) {
       log::info("the run is on {}; to copy it here: mkdir -p {} && scp -r {}:{}/. {}", host, run.string(), host,
                 (std::filesystem::path(options.directory) / run).string(), run.string());
     }
@@ -50,12 +50,12 @@ void print_location_of_run(const LaunchOptions& options) {
 }
 
 void run_launch(const Options& given) {
-  LaunchOptions options = launch_options(given.hosts, given.command);
+  launch::LaunchOptions options = launch_options(given.hosts, given.command);
   options.restarts = given.restarts;
   if (given.hosts.push) {
     push_files(options);
   }
-  launch(options);
+  launch::launch(options);
   print_location_of_run(options);
 }
 
@@ -81,7 +81,7 @@ void add_launch(Program& program) {
 
 void add_agent(Program& program) {
   program.add("agent", "Starts workers on behalf of the launcher, over standard input and output.").hidden().run([] {
-    Agent(0, 1).run();
+    launch::Agent(0, 1).run();
   });
 }
 

@@ -24,8 +24,8 @@ struct Options {
 };
 
 void run_preflight(const Options& given) {
-  const TrainConfig config =
-      load_run_config(given.config, given.overrides);  // mistakes are found here, not on the hosts
+  const train::TrainConfig config =
+      train::load_run_config(given.config, given.overrides);  // mistakes are found here, not on the hosts
   require(given.price >= 0, "--price-per-hour is {}: give 0 or more", given.price);
   std::vector<std::string> command{"preflight-worker", "--config", given.config};
   if (given.price > 0) {
@@ -35,17 +35,18 @@ void run_preflight(const Options& given) {
     command.emplace_back("--json");
   }
   command.insert(command.end(), given.overrides.begin(), given.overrides.end());
-  const LaunchOptions options = launch_options(given.hosts, command);
+  const launch::LaunchOptions options = launch_options(given.hosts, command);
   if (given.hosts.push) {
     push_to_hosts(options, given.config, config.data);
   }
-  launch(options);
+  launch::launch(options);
 }
 
 // An error of one rank is told to the others.
-Measurements measured_by(ProcessGroup& group, const TrainConfig& config, const Prepared& data) {
+preflight::Measurements measured_by(dist::ProcessGroup& group, const train::TrainConfig& config,
+                                    const data::Prepared& data) {
   try {
-    Measurements measured = measure_all(group, config, data);
+    preflight::Measurements measured = preflight::measure_all(group, config, data);
     group.leave();
     return measured;
   } catch (const std::exception& error) {
@@ -55,17 +56,19 @@ Measurements measured_by(ProcessGroup& group, const TrainConfig& config, const P
 }
 
 void run_worker(const Options& given) {
-  TrainConfig config = load_run_config(given.config, given.overrides);
-  const Prepared data = Prepared::open(config.data);
-  complete_config(config, data);
-  const World world = world_from_environment();
+  train::TrainConfig config = train::load_run_config(given.config, given.overrides);
+  const data::Prepared data = data::Prepared::open(config.data);
+  train::complete_config(config, data);
+  const dist::World world = dist::world_from_environment();
   log::set_quiet(world.rank != 0);
-  take_own_part(config, world);
-  const auto group = join_process_group(world, group_identity(config, data, ""));
-  const Measurements measured = measured_by(*group, config, data);
-  const Prediction prediction = predict(measured, config, given.price > 0 ? given.price : kNotMeasured);
+  train::take_own_part(config, world);
+  const auto group = dist::join_process_group(world, train::group_identity(config, data, ""));
+  const preflight::Measurements measured = measured_by(*group, config, data);
+  const preflight::Prediction prediction =
+      preflight::predict(measured, config, given.price > 0 ? given.price : preflight::kNotMeasured);
   if (world.rank == 0) {
-    const std::string text = given.json ? preflight_json(measured, prediction) : preflight_text(measured, prediction);
+    const std::string text =
+        given.json ? preflight::preflight_json(measured, prediction) : preflight::preflight_text(measured, prediction);
     print(text);
     require(prediction.problem.empty(), "{}", prediction.problem);
   }

@@ -12,7 +12,7 @@ namespace {
 
 // Options that are not a PrepareConfig's own members.
 struct Options {
-  PrepareConfig config;
+  data::PrepareConfig config;
   std::string out;
   bool no_shuffle = false;
 };
@@ -20,8 +20,8 @@ struct Options {
 void run_prepare(Options& options) {
   options.config.out = options.out;
   options.config.shuffle = !options.no_shuffle;
-  const PrepareStats stats = prepare(options.config);
-  std::fputs(to_table(stats).c_str(), stdout);
+  const data::PrepareStats stats = data::prepare(options.config);
+  std::fputs(data::to_table(stats).c_str(), stdout);
   std::printf("written: %s\n", options.out.c_str());
 }
 
@@ -29,7 +29,7 @@ void run_prepare(Options& options) {
 
 void add_prepare(Program& program) {
   const auto options = std::make_shared<Options>();  // shared with the action, which runs after this function
-  PrepareConfig& config = options->config;
+  data::PrepareConfig& config = options->config;
   program.add("prepare", "Cleans, shuffles and encodes parallel text for training.")
       .option("--source", config.source, "Source text: one or more files; plain, gz, xz, zst, or - for standard input")
       .option("--target", config.target, "Target text: as many files, line by line the translation")

@@ -39,18 +39,18 @@ void run_report(const ReportArguments& arguments) {
           "--data {}: there is no stats.json, so it is no directory made by `tandem prepare`", arguments.data);
   require(arguments.price_per_hour >= 0, "--price-per-hour is {}: give 0 or more", arguments.price_per_hour);
   const std::string out = place_of_files(arguments);
-  std::vector<RunReport> reports;
+  std::vector<report::RunReport> reports;
   for (const std::string& run : arguments.runs) {
-    reports.push_back(read_report(run, {.data = arguments.data, .price_per_hour = arguments.price_per_hour}));
+    reports.push_back(train::read_report(run, {.data = arguments.data, .price_per_hour = arguments.price_per_hour}));
     require(reports.back().run.main().last_time() > 0 || fs::exists(fs::path(run) / "lock"),
             "{} holds no record of a run: give a run directory or its metrics file", run);
   }
   if (!out.empty()) {
-    write_reports(reports, out);
+    report::write_reports(reports, out);
     log::info("wrote {0}/report.html, {0}/report.md and {0}/report.json", out);
   }
   if (arguments.out.empty()) {
-    print(arguments.format == "md"     ? to_markdown(reports)
+    print(arguments.format == "md"     ? report::to_markdown(reports)
           : arguments.format == "json" ? to_json(reports)
                                        : to_text(reports));
   }

@@ -29,44 +29,44 @@ struct ScoreArguments {
   std::string hypothesis;
   std::vector<std::string> references;
   std::string metrics = "bleu,chrf,ter";
-  BleuOptions bleu;
-  ChrfOptions chrf;
-  TerOptions ter;
+  text::BleuOptions bleu;
+  text::ChrfOptions chrf;
+  text::TerOptions ter;
   bool sentence_level = false, score_only = false, confidence = false;
   int width = 2;
   std::string format = "text";
 };
 
 struct Result {
-  MetricScore score;
+  text::MetricScore score;
   std::string signature;
 };
 
 // Reads as sacreBLEU's command does: a byte-order mark is text, white space at the end of a line is not.
 std::vector<std::string> read_lines(const std::string& name) {
-  LineReader reader(name, true);
+  data::LineReader reader(name, true);
   std::vector<std::string> lines;
   bool warned = false;
   for (std::string line; reader.next(line);) {
     require(!reader.cut(), "line {} of {} is longer than {} bytes: is this one sentence a line?", reader.lines(),
-            reader.name(), LineReader::kLongestLine);
-    if (!warned && !valid_utf8(line)) {
+            reader.name(), data::LineReader::kLongestLine);
+    if (!warned && !text::valid_utf8(line)) {
       warned = true;
       log::warning("line {} of {} is not valid UTF-8: invalid bytes count as U+FFFD, here and in later lines",
                    reader.lines(), reader.name());
     }
-    lines.emplace_back(metric::rstrip_utf8(line));
+    lines.emplace_back(text::metric::rstrip_utf8(line));
   }
   return lines;
 }
 
 std::string shown_name(const std::string& name) { return name == "-" ? "standard input" : name; }
 
-References read_references(const ScoreArguments& arguments, size_t hypotheses) {
+text::References read_references(const ScoreArguments& arguments, size_t hypotheses) {
   require(
       std::count(arguments.references.begin(), arguments.references.end(), "-") + (arguments.hypothesis == "-") <= 1,
       "standard input ('-') is named more than once: give the other texts as files");
-  References references;
+  text::References references;
   for (const auto& name : arguments.references) {
     references.push_back(read_lines(name));
     require(references.back().size() == hypotheses,
@@ -77,31 +77,32 @@ References read_references(const ScoreArguments& arguments, size_t hypotheses) {
 }
 
 template <class Options>
-void add_results(std::vector<Result>& results, Lines hypotheses, const References& references, const Options& options,
-                 const ScoreArguments& arguments) {
-  const auto lines = statistics(hypotheses, references, options);
-  const std::string made_by = signature(options, references.size());
+void add_results(std::vector<Result>& results, text::Lines hypotheses, const text::References& references,
+                 const Options& options, const ScoreArguments& arguments) {
+  const auto lines = text::statistics(hypotheses, references, options);
+  const std::string made_by = text::signature(options, references.size());
   if (!arguments.sentence_level) {
-    Result result{score(sum(lines), options), made_by};
+    Result result{text::score(text::sum(lines), options), made_by};
     if (arguments.confidence) {
-      result.score.interval = interval(lines, options);
-      const std::string how = fmt::format("|bs:{}|seed:{}", kResamplings, kResamplingSeed);
+      result.score.interval = text::interval(lines, options);
+      const std::string how = fmt::format("|bs:{}|seed:{}", text::kResamplings, text::kResamplingSeed);
       result.signature.insert(made_by.find('|'), how);  // after the number of references
     }
     results.push_back(std::move(result));
     return;
   }
   for (const auto& line : lines) {
-    results.push_back({score(line, options), made_by});
+    results.push_back({text::score(line, options), made_by});
   }
 }
 
-std::vector<Result> compute(const ScoreArguments& arguments, Lines hypotheses, const References& references) {
+std::vector<Result> compute(const ScoreArguments& arguments, text::Lines hypotheses,
+                            const text::References& references) {
   std::vector<Result> results;
   std::istringstream names(arguments.metrics);
   for (std::string name; std::getline(names, name, ',');) {
     if (name == "bleu") {
-      BleuOptions options = arguments.bleu;
+      text::BleuOptions options = arguments.bleu;
       options.effective_order |= arguments.sentence_level;
       add_results(results, hypotheses, references, options, arguments);
     } else if (name == "chrf") {
@@ -166,7 +167,7 @@ void print_text(const std::vector<Result>& results, const ScoreArguments& argume
 void run_score(const ScoreArguments& arguments) {
   require(arguments.width >= 0 && arguments.width <= 17, "--width is 0 to 17 decimals, not {}", arguments.width);
   const double smooth = arguments.bleu.smooth_value;
-  require(smooth == BleuOptions().smooth_value || (smooth >= 0 && std::isfinite(smooth)),
+  require(smooth == text::BleuOptions().smooth_value || (smooth >= 0 && std::isfinite(smooth)),
           "--smooth-value is {}: give 0 or more", smooth);
   require(!(arguments.confidence && arguments.sentence_level),
           "--confidence applies to a whole text: leave out --sentence-level");
@@ -197,8 +198,8 @@ void add_score(Program& program) {
   command.flag("-b,--score-only", a->score_only, "print the number alone");
   command.flag("--sentence-level", a->sentence_level, "print one score per line (BLEU with effective order)");
   command.flag("--confidence", a->confidence,
-               fmt::format("also print the 95 % interval over {} resamplings of the lines", kResamplings));
-  command.option("--tokenize", a->bleu.tokenizer, "BLEU tokenizer").choices(metric::bleu_tokenizers());
+               fmt::format("also print the 95 % interval over {} resamplings of the lines", text::kResamplings));
+  command.option("--tokenize", a->bleu.tokenizer, "BLEU tokenizer").choices(text::metric::bleu_tokenizers());
   command.flag("--lowercase,--lc", a->bleu.lowercase, "lower-case the text for BLEU");
   command.option("--smooth-method", a->bleu.smoothing, "BLEU smoothing").choices({"exp", "floor", "add-k", "none"});
   command.option("--smooth-value", a->bleu.smooth_value,

@@ -15,10 +15,10 @@ namespace tandem::cli {
 namespace {
 
 // GPUs that the run could use but for a problem, told once a machine.
-void warn_of_unusable_gpus(const TrainConfig& config) {
+void warn_of_unusable_gpus(const train::TrainConfig& config) {
   const bool any_gpu = config.device == "auto" || config.device == "cuda";
-  if (any_gpu && gpu_count() > 0 && world_from_environment().local_rank == 0) {
-    for (const std::string& problem : gpu_problems()) {
+  if (any_gpu && backend::gpu_count() > 0 && dist::world_from_environment().local_rank == 0) {
+    for (const std::string& problem : backend::gpu_problems()) {
       log::warning("{}; it is left out", problem);
     }
   }
@@ -29,7 +29,7 @@ void warn_of_unusable_gpus(const TrainConfig& config) {
 void train_with_workers(int workers, const std::string& config, const std::vector<std::string>& more) {
   std::vector<std::string> command = {"train", config};
   command.insert(command.end(), more.begin(), more.end());
-  launch_here(workers, command);
+  launch::launch_here(workers, command);
 }
 
 void add_train(Program& program) {
@@ -51,13 +51,13 @@ void add_train(Program& program) {
           "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de stop.max_steps=20000\n"
           "Ctrl-C and SIGTERM save and end; SIGUSR1 saves and goes on.")
       .run([options] {
-        const TrainConfig config = load_run_config(options->config, options->overrides);
+        const train::TrainConfig config = train::load_run_config(options->config, options->overrides);
         require(!config.run.empty(), "no run directory given: add run=DIR");
         require(options->check_share >= 0 && options->check_share <= 1,
                 "--check-backend is a share of the steps, from 0 to 1, not {}", options->check_share);
         warn_of_unusable_gpus(config);
-        if (const int workers = workers_of_machine(config); workers > 1) {
-          log::info("{} GPUs: one worker each; device=cuda:{} uses one alone", workers, usable_gpus().front());
+        if (const int workers = train::workers_of_machine(config); workers > 1) {
+          log::info("{} GPUs: one worker each; device=cuda:{} uses one alone", workers, backend::usable_gpus().front());
           std::vector<std::string> more = options->overrides;
           if (options->start_over) {
             more.emplace_back("--start-over");
@@ -68,7 +68,7 @@ void add_train(Program& program) {
           train_with_workers(workers, options->config, more);
           return;
         }
-        const TrainOutcome outcome = train_model(config, options->start_over, options->check_share);
+        const train::TrainOutcome outcome = train::train_model(config, options->start_over, options->check_share);
         if (outcome.signal != 0) {
           throw Interrupted(outcome.signal,
                             fmt::format("{} at step {}; saved in {}; the same command goes on from there",

@@ -36,17 +36,17 @@ std::function<bool(std::string&)> open_input(const std::string& name, bool typed
   if (typed) {
     return [](std::string& line) { return static_cast<bool>(std::getline(std::cin, line)); };
   }
-  auto reader = std::make_shared<LineReader>(name);  // lives as long as the function that holds it
+  auto reader = std::make_shared<data::LineReader>(name);  // lives as long as the function that holds it
   return [reader, warned = false](std::string& line) mutable {
     const bool more = reader->next(line);
-    if (more && !warned && !valid_utf8(line)) {
+    if (more && !warned && !text::valid_utf8(line)) {
       warned = true;
       log::warning("line {} of {} is not valid UTF-8: what is not is lost, here and maybe in later lines",
                    reader->lines(), reader->name());
     }
     if (more && reader->cut()) {
       log::warning("line {} of {} is longer than {} bytes: only its beginning is translated", reader->lines(),
-                   reader->name(), LineReader::kLongestLine);
+                   reader->name(), data::LineReader::kLongestLine);
     }
     return more;
   };
@@ -58,7 +58,7 @@ void run_translate(const TranslateArguments& arguments) {
   require(arguments.n_best >= 0, "--n-best {} is not possible: give a number from 1 to the beam", arguments.n_best);
   const bool typed = arguments.input == "-" && isatty(STDIN_FILENO) == 1;
   const auto next_line = open_input(arguments.input, typed);
-  TextOutput output(arguments.output);
+  decode::TextOutput output(arguments.output);
   std::optional<Signals> signals;
   if (output.is_file()) {
     signals.emplace();  // so that nothing half-written is left behind
@@ -76,9 +76,9 @@ void run_translate(const TranslateArguments& arguments) {
   log::info("{}; {}, step {}", translator.info().device, translator.info().directory, translator.info().step);
   // Many batches at a time, so that sentences of similar length meet; at a terminal every line is answered at once.
   const int64_t batch = options.call.batch > 0 ? options.call.batch : translator.info().usual_batch;
-  const OutputFormat format = arguments.n_best > 0 ? OutputFormat::n_best
-                              : arguments.scores   ? OutputFormat::scores
-                                                   : OutputFormat::text;
+  const decode::OutputFormat format = arguments.n_best > 0 ? decode::OutputFormat::n_best
+                                      : arguments.scores   ? decode::OutputFormat::scores
+                                                           : decode::OutputFormat::text;
   const auto translate = [&](std::span<const std::string> lines, int64_t first_line) {
     options.first_line = first_line;
     try {
@@ -90,8 +90,8 @@ void run_translate(const TranslateArguments& arguments) {
       throw;
     }
   };
-  const StreamSummary summary = translate_stream(translate, next_line, typed ? 1 : 64 * batch, format,
-                                                 [&output](std::string_view text) { output.write(text); });
+  const decode::StreamSummary summary = decode::translate_stream(
+      translate, next_line, typed ? 1 : 64 * batch, format, [&output](std::string_view text) { output.write(text); });
   output.finish();
   const double seconds = std::max(summary.seconds, 1e-6);
   log::info("{} lines in {:.1f} s: {:.1f} lines/s, {:.0f} output pieces/s", summary.lines, seconds,

@@ -33,17 +33,17 @@ void add_tune(Program& program) {
           "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de algorithms=algorithms.txt")
       .run([options] {
         require(options->workers >= 0, "--workers is {}: give 0 or more", options->workers);
-        TrainConfig config = load_run_config(options->config, options->overrides);
-        const Prepared data = Prepared::open(config.data);
-        complete_config(config, data);
-        StepBenchOptions bench;
+        train::TrainConfig config = train::load_run_config(options->config, options->overrides);
+        const data::Prepared data = data::Prepared::open(config.data);
+        train::complete_config(config, data);
+        train::StepBenchOptions bench;
         bench.profile = false;
-        bench.ranks = options->workers > 0 ? options->workers : workers_of_machine(config);
+        bench.ranks = options->workers > 0 ? options->workers : train::workers_of_machine(config);
         bench.tune = true;
-        const StepBench tuned = measure_step(data.train, config, bench);
+        const train::StepBench tuned = train::measure_step(data.train, config, bench);
         write_file(options->out, tuned.algorithms);
         bench.tune = false;
-        const StepBench before = measure_step(data.train, config, bench);
+        const train::StepBench before = train::measure_step(data.train, config, bench);
         std::printf("%s: a step%s takes %.3f ms, %.3f ms before; written to %s\n", tuned.device.c_str(),
                     bench.ranks > 1 ? fmt::format("'s share of {} workers", bench.ranks).c_str() : "",
                     tuned.seconds * 1e3, before.seconds * 1e3, options->out.c_str());

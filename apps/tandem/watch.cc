@@ -42,7 +42,7 @@ bool is_plain(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 
 
 // Calls body(whether anything is new) about every second until it returns false or a signal asks to stop.
 template <class Body>
-void every_second(WatchedRuns& runs, const Body& body) {
+void every_second(report::WatchedRuns& runs, const Body& body) {
   const Signals signals;
   const Stopwatch clock;
   while (signals.stop_signal() == 0 && body(runs.update(clock.seconds()))) {
@@ -53,18 +53,18 @@ void every_second(WatchedRuns& runs, const Body& body) {
 }
 
 // Over what is on the screen, line by line, so that nothing flickers.
-void show_screen(std::span<const RunReport> reports) {
+void show_screen(std::span<const report::RunReport> reports) {
   winsize size{};
   const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
   std::string screen = "\x1b[H";
-  for (const char c : watch_screen(reports, known ? size.ws_col : 80, known ? size.ws_row - 1 : 23)) {
+  for (const char c : report::watch_screen(reports, known ? size.ws_col : 80, known ? size.ws_row - 1 : 23)) {
     screen += c == '\n' ? std::string("\x1b[K\n") : std::string(1, c);
   }
   print(screen + "\x1b[J");
 }
 
 // Until every run is over.
-void watch_text(WatchedRuns& runs) {
+void watch_text(report::WatchedRuns& runs) {
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   std::map<std::string, std::string> said;
   bool told = false;  // that there is nothing
@@ -72,45 +72,46 @@ void watch_text(WatchedRuns& runs) {
     print("\x1b[2J");
   }
   every_second(runs, [&](bool changed) {
-    const std::vector<RunReport> reports = runs.reports();
+    const std::vector<report::RunReport> reports = runs.reports();
     if (reports.empty() && !std::exchange(told, true)) {
       log::info("no run there yet; waiting for one (Ctrl-C ends)");
     }
     if (terminal) {
       show_screen(reports);
     } else if (changed) {
-      for (const RunReport& report : reports) {
-        const std::string line = watch_line(report);
+      for (const report::RunReport& report : reports) {
+        const std::string line = report::watch_line(report);
         if (said[report.run.name] != line) {
           print(line + "\n");
           said[report.run.name] = line;
         }
       }
     }
-    return !all_ended(reports);
+    return !report::all_ended(reports);
   });
 }
 
-std::unique_ptr<WatchServer> make_server(const WatchArguments& arguments) {
-  const WatchServerOptions options{.address = arguments.address, .port = arguments.port, .token = arguments.token};
+std::unique_ptr<report::WatchServer> make_server(const WatchArguments& arguments) {
+  const report::WatchServerOptions options{
+      .address = arguments.address, .port = arguments.port, .token = arguments.token};
   if (arguments.port == 0) {
-    WatchServerOptions preferred = options;
+    report::WatchServerOptions preferred = options;
     preferred.port = kPort;
     try {
-      return std::make_unique<WatchServer>(preferred);
+      return std::make_unique<report::WatchServer>(preferred);
     } catch (const Error&) {  // taken: any other will do
     }
   }
-  return std::make_unique<WatchServer>(options);
+  return std::make_unique<report::WatchServer>(options);
 }
 
-void watch_page(WatchedRuns& runs, const WatchArguments& arguments) {
-  const std::unique_ptr<WatchServer> server = make_server(arguments);
+void watch_page(report::WatchedRuns& runs, const WatchArguments& arguments) {
+  const std::unique_ptr<report::WatchServer> server = make_server(arguments);
   log::info("watching at {} (Ctrl-C ends it)", server->url());
   every_second(runs, [&](bool changed) {
     if (changed) {
-      const std::vector<RunReport> reports = runs.reports();
-      server->publish(page_data(reports), to_prometheus(reports));
+      const std::vector<report::RunReport> reports = runs.reports();
+      server->publish(report::page_data(reports), report::to_prometheus(reports));
     }
     return true;
   });
@@ -122,8 +123,8 @@ void run_watch(const WatchArguments& arguments) {
   require(arguments.token.empty() || arguments.token.size() >= kShortestToken,
           "--token has {} characters: {} or more are hard to guess", arguments.token.size(), kShortestToken);
   require(std::ranges::all_of(arguments.token, is_plain), "--token takes letters, digits, - and _ only");
-  WatchedRuns runs({arguments.paths.begin(), arguments.paths.end()}, [&](const std::filesystem::path& run) {
-    return read_report(run, {.data = {}, .price_per_hour = arguments.price_per_hour});
+  report::WatchedRuns runs({arguments.paths.begin(), arguments.paths.end()}, [&](const std::filesystem::path& run) {
+    return train::read_report(run, {.data = {}, .price_per_hour = arguments.price_per_hour});
   });
   if (arguments.text) {
     watch_text(runs);

@@ -10,7 +10,7 @@
 #include "backend/queue.h"
 #include "tensor/stream.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 // The device has less memory than was asked for; what was there before is as it was.
 class OutOfMemory : public Error {
@@ -76,4 +76,4 @@ bool cpu_has_native_bf16();
 // threads 0 = all usable cores.
 std::unique_ptr<Backend> make_cpu_backend(int threads = 0);
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -1,7 +1,7 @@
 // Ops that are several others one after the other, unless a device has something faster.
 #include "backend/cpu/cpu_backend.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 void op::LinearResidualNorm::run_in_parts(Backend& backend) const {
   backend.run(Linear{.y = branch, .x = x, .w = w, .bias = bias});
@@ -28,4 +28,4 @@ void op::ProjectedLoss::run_in_parts(Backend& backend) const {
 
 void op::ProjectedLoss::run(CpuBackend& cpu) const { run_in_parts(cpu); }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 // Empty where a GPU can be used; otherwise the reason, one sentence without its full stop.
 std::string why_no_cuda();
@@ -26,4 +26,4 @@ void use_gpu(int device);
 // The GPU with this number. Fails with one sentence where it is missing or too old.
 std::unique_ptr<Backend> make_cuda_backend(int device);
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -6,7 +6,7 @@
 
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 struct DeviceTraits {
   bool replays = false;             // recorded work of a fixed capacity is run again and again; else true counts
@@ -37,4 +37,4 @@ struct DeviceTraits {
   }
 };
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -3,7 +3,7 @@
 
 #include "backend/backend.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 class ForwardingBackend : public Backend {
  public:
@@ -36,4 +36,4 @@ class ForwardingBackend : public Backend {
   Backend& inner_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -5,7 +5,7 @@
 #include "backend/cuda_device.h"
 #include "core/log.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -39,4 +39,4 @@ std::unique_ptr<Backend> make_backend(const std::string& device, int threads) {
   return make_cuda_backend(device_number(device));
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -1,6 +1,6 @@
 #include "backend/cuda_device.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 std::string why_no_cuda() { return "this tandem was built without CUDA"; }
 
@@ -16,4 +16,4 @@ void use_gpu(int /*device*/) {}
 
 std::unique_ptr<Backend> make_cuda_backend(int /*device*/) { fail("{}", why_no_cuda()); }
 
-}  // namespace tandem
+}  // namespace tandem::backend

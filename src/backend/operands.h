@@ -12,7 +12,7 @@
 #include "core/side.h"
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 constexpr double kNormEpsilon = 1e-6;  // added to a row's variance by every layer norm
 
@@ -164,4 +164,4 @@ void for_each_member(const Members& members, Of& of, const F& f) {
 }
 
 }  // namespace op
-}  // namespace tandem
+}  // namespace tandem::backend

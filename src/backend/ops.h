@@ -30,7 +30,7 @@
 
 #include "backend/operands.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 class Backend;
 class CpuBackend;
@@ -475,4 +475,4 @@ using Any = std::variant<Copy, FillZero, Linear, LinearBackwardInput, LinearBack
                          Adam, MovingAverage, AttentionCached, TopLogProbabilities>;
 
 }  // namespace op
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -4,7 +4,7 @@
 
 #include "backend/backend.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 class PlanningBackend final : public Backend {
  public:
@@ -37,4 +37,4 @@ class PlanningBackend final : public Backend {
   const Backend& model_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -2,7 +2,7 @@
 
 #include "core/log.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 DType compute_type(Precision precision, const Backend& backend) {
   const bool native = backend.traits().computes(DType::bf16);
@@ -19,4 +19,4 @@ DType compute_type(Precision precision, const Backend& backend) {
   return precision == Precision::bf16 ? DType::bf16 : DType::f32;
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

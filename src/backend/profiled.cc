@@ -4,7 +4,7 @@
 
 #include "core/stopwatch.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -67,4 +67,4 @@ std::vector<OpProfile> ProfiledBackend::profile() const {
   return all;
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

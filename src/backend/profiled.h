@@ -8,7 +8,7 @@
 
 #include "backend/forwarding.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 struct OpProfile {
   std::string name;  // op and shape
@@ -32,4 +32,4 @@ class ProfiledBackend final : public ForwardingBackend {
   std::map<std::string, OpProfile> profiles_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -7,7 +7,7 @@
 
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 // A fixed sequence of ops over fixed memory, recorded once. run() gives it to the backend again.
 class Recording {
@@ -36,4 +36,4 @@ class Outbox {
   virtual void* block() const = 0;     // in the backend's memory
 };
 
-}  // namespace tandem
+}  // namespace tandem::backend

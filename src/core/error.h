@@ -11,7 +11,7 @@
 
 #include "tandem/error.h"
 
-namespace tandem {
+namespace tandem::inline core {
 
 // A signal asked the program to stop and everything is in order; main exits with 128 + signal.
 class Interrupted : public Error {
@@ -36,4 +36,4 @@ void require(bool condition, fmt::format_string<Args...> format, Args&&... args)
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::inline core

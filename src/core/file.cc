@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "core/log.h"
 
-namespace tandem {
+namespace tandem::inline core {
 
 namespace fs = std::filesystem;
 
@@ -277,4 +277,4 @@ void NewDirectory::commit() {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::inline core

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace tandem {
+namespace tandem::inline core {
 
 // CRC-64/XZ (ECMA-182, reflected). Finds every flipped bit and every damaged run of up to 64 bits, and any other damage
 // but for one case in 2^64; it is no protection against an attacker. Runs at memory speed (ISA-L).
@@ -92,4 +92,4 @@ class NewDirectory {
   int lock_ = -1;
 };
 
-}  // namespace tandem
+}  // namespace tandem::inline core

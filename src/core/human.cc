@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-namespace tandem {
+namespace tandem::inline core {
 
 namespace {
 
@@ -67,4 +67,4 @@ std::string grouped(int64_t number) {
   return digits;
 }
 
-}  // namespace tandem
+}  // namespace tandem::inline core

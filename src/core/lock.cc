@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::inline core {
 
 namespace {
 
@@ -57,4 +57,4 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& what)
 
 FileLock::~FileLock() { ::close(fd_); }
 
-}  // namespace tandem
+}  // namespace tandem::inline core

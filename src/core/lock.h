@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-namespace tandem {
+namespace tandem::inline core {
 
 std::string host_name();  // this machine's name; "localhost" if it has none
 
@@ -21,4 +21,4 @@ class FileLock {
   int fd_ = -1;
 };
 
-}  // namespace tandem
+}  // namespace tandem::inline core

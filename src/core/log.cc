@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 
-namespace tandem::log {
+namespace tandem::inline core::log {
 
 namespace {
 
@@ -129,4 +129,4 @@ void status(const std::string& text) {
   draw_status();
 }
 
-}  // namespace tandem::log
+}  // namespace tandem::inline core::log

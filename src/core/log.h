@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-namespace tandem::log {
+namespace tandem::inline core::log {
 
 void write_info(const std::string& line);
 void write_warning(const std::string& line);
@@ -58,4 +58,4 @@ void status(const std::string& text);
 bool on_terminal();
 int columns();  // the terminal's width
 
-}  // namespace tandem::log
+}  // namespace tandem::inline core::log

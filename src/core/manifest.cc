@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
-namespace tandem {
+namespace tandem::inline core {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
@@ -105,4 +105,4 @@ std::vector<std::string> find_damage(const fs::path& directory, const Manifest& 
   return damage;
 }
 
-}  // namespace tandem
+}  // namespace tandem::inline core

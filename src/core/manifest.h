@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::inline core {
 
 // The purpose of a file.
 namespace role {
@@ -49,4 +49,4 @@ Manifest read_manifest(const std::filesystem::path& directory);
 // One line for each file that is missing, or has another size or checksum; empty if all are sound.
 std::vector<std::string> find_damage(const std::filesystem::path& directory, const Manifest& manifest);
 
-}  // namespace tandem
+}  // namespace tandem::inline core

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-namespace tandem {
+namespace tandem::inline core {
 
 using Philox = std::array<uint32_t, 4>;
 
@@ -62,4 +62,4 @@ class PhiloxStream {
   unsigned used_ = 4;
 };
 
-}  // namespace tandem
+}  // namespace tandem::inline core

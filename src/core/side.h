@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-namespace tandem {
+namespace tandem::inline core {
 
 enum class Side : uint8_t { source, target };
 
 constexpr Side kSides[] = {Side::source, Side::target};
 
-}  // namespace tandem
+}  // namespace tandem::inline core

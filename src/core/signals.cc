@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace tandem {
+namespace tandem::inline core {
 
 namespace {
 
@@ -50,4 +50,4 @@ bool Signals::save_requested() const { return save; }
 
 bool Signals::take_save_request() { return save.exchange(false); }
 
-}  // namespace tandem
+}  // namespace tandem::inline core

@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-namespace tandem {
+namespace tandem::inline core {
 
 class Signals {
  public:
@@ -27,4 +27,4 @@ class Signals {
   }, old_term_{}, old_usr1_{};
 };
 
-}  // namespace tandem
+}  // namespace tandem::inline core

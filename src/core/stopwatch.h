@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-namespace tandem {
+namespace tandem::inline core {
 
 inline double to_seconds(std::chrono::duration<double> time) { return time.count(); }
 
@@ -23,4 +23,4 @@ class Stopwatch {
   Clock::time_point begin_ = Clock::now();
 };
 
-}  // namespace tandem
+}  // namespace tandem::inline core

@@ -14,7 +14,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::inline core {
 
 namespace {
 
@@ -190,4 +190,4 @@ void Threads::run(int64_t pieces, void (*call)(const void* body, int64_t piece),
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::inline core

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace tandem {
+namespace tandem::inline core {
 
 class Threads {
  public:
@@ -46,4 +46,4 @@ class Threads {
   std::unique_ptr<Pool> pool_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::inline core

@@ -7,7 +7,7 @@
 
 #include "core/human.h"
 
-namespace tandem {
+namespace tandem::inline core {
 
 namespace {
 
@@ -77,4 +77,4 @@ std::string percent_text(double share) {
                                 : "an unknown share";
 }
 
-}  // namespace tandem
+}  // namespace tandem::inline core

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace tandem {
+namespace tandem::inline core {
 
 std::string seconds_text(double seconds);         // "12.3 ms", "1.71 s", "3 m 20 s" from two minutes on
 std::string size_text(double bytes);              // "365 MB (348 MiB)"
@@ -13,4 +13,4 @@ std::string flops_text(double flops_per_second);  // "437 TFLOP/s"
 std::string port_name(double bits_per_second);    // "100 Mbit port", "2.5 Gbit port"
 std::string percent_text(double share);           // "0.42 %", "9.1 %", "54 %"
 
-}  // namespace tandem
+}  // namespace tandem::inline core

@@ -8,7 +8,7 @@
 #include "core/philox.h"
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::data {
 
 namespace {
 
@@ -44,18 +44,18 @@ void close_sentence(HostSide& side) {
 template <class Append>
 void add_source(HostSide& side, const Append& append) {
   append(side.tokens);
-  side.tokens.push_back(kEos);
+  side.tokens.push_back(text::kEos);
   close_sentence(side);
 }
 
 template <class Append>
 void add_target(HostBatch& batch, const Append& append) {
   std::vector<int32_t>& tokens = batch.target.tokens;
-  tokens.push_back(kBos);
+  tokens.push_back(text::kBos);
   const size_t first = tokens.size();
   append(tokens);
   batch.labels.insert(batch.labels.end(), tokens.begin() + static_cast<std::ptrdiff_t>(first), tokens.end());
-  batch.labels.push_back(kEos);
+  batch.labels.push_back(text::kEos);
   close_sentence(batch.target);
 }
 
@@ -291,7 +291,7 @@ TrainStep Batcher::next() {
 
 void Batcher::number_rows(TrainStep& step, const std::vector<Planned>& planned) const {
   for (const Side side : {Side::source, Side::target}) {
-    std::vector<int32_t> all{side == Side::source ? kEos : kBos};
+    std::vector<int32_t> all{side == Side::source ? text::kEos : text::kBos};
     for (const Planned& pair : planned) {
       corpus_.append(side, pair.pair, all);
     }
@@ -327,4 +327,4 @@ HostBatch pack(const std::vector<std::vector<int32_t>>& source, const std::vecto
   return batch;
 }
 
-}  // namespace tandem
+}  // namespace tandem::data

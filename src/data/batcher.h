@@ -16,7 +16,7 @@
 #include "core/side.h"
 #include "data/corpus.h"
 
-namespace tandem {
+namespace tandem::data {
 
 // The most that one micro-batch of a step may hold; 0 = no limit.
 struct MicroBatchCapacity {
@@ -116,4 +116,4 @@ class Batcher {
 // Packs given sentences (ids without bos and eos) in the given order; for validation and tests. `pairs` counts from 0.
 HostBatch pack(const std::vector<std::vector<int32_t>>& source, const std::vector<std::vector<int32_t>>& target);
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::data {
 
 namespace {
 
@@ -101,4 +101,4 @@ std::vector<MicroBatchCapacity> micro_batch_capacities(const Corpus& corpus, con
   return sizes.empty() ? std::vector{token_capacity(l, tokens)} : sizes;
 }
 
-}  // namespace tandem
+}  // namespace tandem::data

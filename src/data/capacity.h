@@ -5,7 +5,7 @@
 
 #include "data/batcher.h"
 
-namespace tandem {
+namespace tandem::data {
 
 // Capacities for steps of `config`, ascending; a micro-batch takes the smallest that holds it, and the last one limits
 // its size. With a token budget there is one, in which the side that is shorter on average has room for its usual share
@@ -15,4 +15,4 @@ namespace tandem {
 std::vector<MicroBatchCapacity> micro_batch_capacities(const Corpus& corpus, const BatchConfig& config, int64_t tokens,
                                                        int ranks = 1);
 
-}  // namespace tandem
+}  // namespace tandem::data

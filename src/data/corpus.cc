@@ -15,7 +15,7 @@
 #include "core/file.h"
 #include "data/corpus_format.h"
 
-namespace tandem {
+namespace tandem::data {
 
 namespace {
 
@@ -178,4 +178,4 @@ void Corpus::append(Side side, int64_t pair, std::vector<int32_t>& ids) const {
 
 const std::string& Corpus::checksum() const { return state_->checksum; }
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -11,7 +11,7 @@
 
 #include "core/side.h"
 
-namespace tandem {
+namespace tandem::data {
 
 class Corpus {
  public:
@@ -35,4 +35,4 @@ class Corpus {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::data

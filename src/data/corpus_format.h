@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-namespace tandem {
+namespace tandem::data {
 
 // File: magic, ids (pair after pair, source then target), zeros up to a multiple of 8, offsets, CorpusFooter.
 // offsets: 2 * pairs + 1 numbers of 64 bits, counted in ids: pair i has its source in [offsets[2i], offsets[2i+1]) and
@@ -25,4 +25,4 @@ struct CorpusFooter {
 };
 static_assert(sizeof(CorpusFooter) == 64);
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::data {
 
 CorpusWriter::CorpusWriter(const std::filesystem::path& path, int32_t source_vocabulary, int32_t target_vocabulary)
     : file_(path) {
@@ -55,4 +55,4 @@ void CorpusWriter::finish() {
   file_.finish();
 }
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -11,7 +11,7 @@
 #include "core/side.h"
 #include "data/corpus_format.h"
 
-namespace tandem {
+namespace tandem::data {
 
 class CorpusWriter {
  public:
@@ -34,4 +34,4 @@ class CorpusWriter {
   std::vector<uint32_t> lengths_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::data

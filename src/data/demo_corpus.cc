@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/philox.h"
 
-namespace tandem {
+namespace tandem::data {
 
 namespace {
 
@@ -224,4 +224,4 @@ std::vector<DemoPair> demo_pairs(int64_t count, uint64_t seed) {
   return pairs;
 }
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::data {
 
 struct DemoPair {
   std::string source;  // English
@@ -30,4 +30,4 @@ DemoPair demo_date(int64_t day, int64_t month, int64_t year);
 DemoPair demo_price(int64_t euros, int64_t cents);
 DemoPair demo_time(int64_t weekday, int64_t hour, int64_t minute);
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "data/zstd_frames.h"
 
-namespace tandem {
+namespace tandem::data {
 
 namespace io = boost::iostreams;
 
@@ -199,4 +199,4 @@ uint64_t LineReader::bytes() const { return state_->bytes - state_->rest.size();
 double LineReader::share() const { return state_->file.share(); }
 const std::string& LineReader::name() const { return state_->file.name(); }
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-namespace tandem {
+namespace tandem::data {
 
 class LineReader {
  public:
@@ -35,4 +35,4 @@ class LineReader {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::data

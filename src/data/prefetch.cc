@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::data {
 
 Prefetcher::Prefetcher(std::function<TrainStep()> produce, size_t depth)
     : produce_(std::move(produce)), depth_(std::max<size_t>(depth, 1)), thread_([this] { run(); }) {}
@@ -57,4 +57,4 @@ TrainStep Prefetcher::next() {
   return step;
 }
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -12,7 +12,7 @@
 
 #include "data/batcher.h"
 
-namespace tandem {
+namespace tandem::data {
 
 class Prefetcher {
  public:
@@ -38,4 +38,4 @@ class Prefetcher {
   std::thread thread_;  // last, so that everything it uses exists when it starts
 };
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -18,7 +18,7 @@
 #include "data/prepared_files.h"
 #include "text/subword_dropout.h"
 
-namespace tandem {
+namespace tandem::data {
 
 namespace fs = std::filesystem;
 
@@ -54,7 +54,7 @@ class Preparation {
   PrepareStats run();
 
  private:
-  void use_tokenizer(size_t i, Subwords subwords, const std::string& name);
+  void use_tokenizer(size_t i, text::Subwords subwords, const std::string& name);
   bool learns() const { return config_.tokenizer.empty(); }
   void load_tokenizers();
   void read_text();
@@ -74,15 +74,15 @@ class Preparation {
   Stopwatch total_;
   PrepareStats stats_;
   Manifest manifest_{kPreparedKind, {}};
-  std::vector<uint64_t> places_;              // positions of the cleaned pairs in the store
-  std::unordered_set<uint64_t> known_;        // hashes of all pairs, for --deduplicate
-  std::unordered_set<uint64_t> held_out_;     // hashes of the validation pairs taken out of the training text
-  WordCounts counts_[2];                      // if joint, only the first is used
-  std::optional<Subwords> subwords_[2];       // likewise
-  std::optional<SubwordDropout> dropout_[2];  // with --subword-dropout; likewise
+  std::vector<uint64_t> places_;                    // positions of the cleaned pairs in the store
+  std::unordered_set<uint64_t> known_;              // hashes of all pairs, for --deduplicate
+  std::unordered_set<uint64_t> held_out_;           // hashes of the validation pairs taken out of the training text
+  text::WordCounts counts_[2];                      // if joint, only the first is used
+  std::optional<text::Subwords> subwords_[2];       // likewise
+  std::optional<text::SubwordDropout> dropout_[2];  // with --subword-dropout; likewise
 };
 
-void Preparation::use_tokenizer(size_t i, Subwords subwords, const std::string& name) {
+void Preparation::use_tokenizer(size_t i, text::Subwords subwords, const std::string& name) {
   subwords_[i] = std::move(subwords);
   if (config_.subword_dropout > 0) {
     dropout_[i].emplace(*subwords_[i], config_.subword_dropout, name);
@@ -91,9 +91,9 @@ void Preparation::use_tokenizer(size_t i, Subwords subwords, const std::string& 
 
 void Preparation::load_tokenizers() {
   if (!learns()) {
-    use_tokenizer(0, Subwords::load(config_.tokenizer), config_.tokenizer);
+    use_tokenizer(0, text::Subwords::load(config_.tokenizer), config_.tokenizer);
     if (!config_.target_tokenizer.empty()) {
-      use_tokenizer(1, Subwords::load(config_.target_tokenizer), config_.target_tokenizer);
+      use_tokenizer(1, text::Subwords::load(config_.target_tokenizer), config_.target_tokenizer);
     }
   }
 }
@@ -112,13 +112,13 @@ void Preparation::add_text_set(const TextSet& set, const char* name, const char*
 
 // Counts the pair as dropped, or stores it.
 void Preparation::keep(std::string& source, std::string& target) {
-  tidy(source);
-  tidy(target);
-  DropReason reason = check_pair(source, target, config_.cleaning);
-  if (reason == DropReason::none && config_.deduplicate && !known_.insert(pair_hash(source, target)).second) {
-    reason = DropReason::duplicate;
+  text::tidy(source);
+  text::tidy(target);
+  text::DropReason reason = text::check_pair(source, target, config_.cleaning);
+  if (reason == text::DropReason::none && config_.deduplicate && !known_.insert(pair_hash(source, target)).second) {
+    reason = text::DropReason::duplicate;
   }
-  if (reason != DropReason::none) {
+  if (reason != text::DropReason::none) {
     ++stats_.dropped[static_cast<size_t>(reason)];
     return;
   }
@@ -137,7 +137,7 @@ void Preparation::read_text() {
   while (reader.next(source, target)) {
     ++stats_.raw_pairs;
     if (reader.cut()) {
-      ++stats_.dropped[static_cast<size_t>(DropReason::oversized)];
+      ++stats_.dropped[static_cast<size_t>(text::DropReason::oversized)];
     } else {
       keep(source, target);
     }
@@ -179,7 +179,7 @@ void Preparation::order_and_hold_out() {
     std::sort(places_.begin(), places_.end());
   }
   if (valid > 0) {
-    stats_.dropped[static_cast<size_t>(DropReason::held_out)] = config_.valid_size;
+    stats_.dropped[static_cast<size_t>(text::DropReason::held_out)] = config_.valid_size;
     stats_.valid_pairs = config_.valid_size;
     add_text_set(set, "valid", role::kValidSource, role::kValidTarget);
   }
@@ -195,7 +195,7 @@ void Preparation::learn_tokenizers() {
     StatusLine progress("learning subwords", "");
     progress.show(0, -1);
     const std::string name = "the new tokenizer";
-    use_tokenizer(i, Subwords::from_bytes(train_subwords(counts_[i], config_.training), name), name);
+    use_tokenizer(i, text::Subwords::from_bytes(text::train_subwords(counts_[i], config_.training), name), name);
     const auto words = static_cast<int64_t>(counts_[i].size());
     stats_.tokenizer_words_all += words;
     stats_.tokenizer_words += std::min(words, config_.training.words);
@@ -236,7 +236,7 @@ Encoded Preparation::encoded(std::span<const uint64_t> places, size_t first, int
     result.lengths.push_back(static_cast<uint32_t>(result.ids.size() - middle));
     for (size_t side = 0; side < 2; ++side) {
       result.bytes[side] += text[side].size() + 1;
-      result.words[side] += count_words(text[side]);
+      result.words[side] += text::count_words(text[side]);
     }
   }
   return result;
@@ -248,8 +248,8 @@ void Preparation::add(CorpusWriter& writer, const Encoded& piece, bool counts_te
     const auto source = ids.first(piece.lengths[i]);
     const auto target = ids.subspan(piece.lengths[i], piece.lengths[i + 1]);
     writer.add(source, target);
-    stats_[Side::source].add_sentence(source, kUnk);
-    stats_[Side::target].add_sentence(target, kUnk);
+    stats_[Side::source].add_sentence(source, text::kUnk);
+    stats_[Side::target].add_sentence(target, text::kUnk);
     ids = ids.subspan(source.size() + target.size());
   }
   if (!counts_text) {
@@ -259,8 +259,8 @@ void Preparation::add(CorpusWriter& writer, const Encoded& piece, bool counts_te
     stats_.side[side].cleaned_bytes += piece.bytes[side];
     stats_.side[side].words += piece.words[side];
   }
-  stats_.dropped[static_cast<size_t>(DropReason::empty)] += piece.empty;
-  stats_.dropped[static_cast<size_t>(DropReason::held_out)] += piece.held_out;
+  stats_.dropped[static_cast<size_t>(text::DropReason::empty)] += piece.empty;
+  stats_.dropped[static_cast<size_t>(text::DropReason::held_out)] += piece.held_out;
 }
 
 void Preparation::encode() {
@@ -343,4 +343,4 @@ PrepareStats prepare(const PrepareConfig& config) {
   return stats;
 }
 
-}  // namespace tandem
+}  // namespace tandem::data

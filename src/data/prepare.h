@@ -13,7 +13,7 @@
 #include "text/cleaning.h"
 #include "text/subwords_train.h"
 
-namespace tandem {
+namespace tandem::data {
 
 struct PrepareConfig {
   // Training text: source and target files (equally many), or files with both in two columns.
@@ -24,14 +24,14 @@ struct PrepareConfig {
   std::filesystem::path out;
   bool force = false;  // replace `out` if it is a prepared directory
 
-  CleaningRules cleaning;
+  text::CleaningRules cleaning;
   bool deduplicate = false;
   bool shuffle = true;
   uint64_t seed = 1;
 
   std::string tokenizer, target_tokenizer;  // existing models; empty = learn new ones
   bool separate = false;                    // one vocabulary for each side
-  SubwordTraining training;
+  text::SubwordTraining training;
   double subword_dropout = 0;  // probability that a merge of the training text is left out
   int64_t copies = 1;          // copies of every training pair, each with other merges left out
 
@@ -41,4 +41,4 @@ struct PrepareConfig {
 // A failure leaves nothing behind. Neither do SIGINT and SIGTERM, which end the process with 128 + signal.
 PrepareStats prepare(const PrepareConfig& config);
 
-}  // namespace tandem
+}  // namespace tandem::data

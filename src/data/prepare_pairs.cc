@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::data {
 
 PairReader::PairReader(std::vector<std::string> source, std::vector<std::string> target, std::vector<std::string> tsv)
     : source_(tsv.empty() ? std::move(source) : std::move(tsv)), target_(std::move(target)), tsv_(target_.empty()) {
@@ -140,4 +140,4 @@ void PairStore::read(uint64_t place, std::string& source, std::string& target) c
   source.resize(record.source);
 }
 
-}  // namespace tandem
+}  // namespace tandem::data

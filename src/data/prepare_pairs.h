@@ -10,7 +10,7 @@
 #include "core/file.h"
 #include "data/lines.h"
 
-namespace tandem {
+namespace tandem::data {
 
 // All pairs of two lists of files, or of one list of two-column files, one file after the other.
 class PairReader {
@@ -59,4 +59,4 @@ class PairStore {
   int file_ = -1;
 };
 
-}  // namespace tandem
+}  // namespace tandem::data

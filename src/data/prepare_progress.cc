@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 
-namespace tandem {
+namespace tandem::data {
 
 StatusLine::~StatusLine() { log::status(""); }
 
@@ -52,4 +52,4 @@ void EndOnSignal::watch() {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::data

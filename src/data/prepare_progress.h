@@ -11,7 +11,7 @@
 #include "core/signals.h"
 #include "core/stopwatch.h"
 
-namespace tandem {
+namespace tandem::data {
 
 // A status line with rate and remaining time; on a terminal only. It vanishes with the object.
 class StatusLine {
@@ -46,4 +46,4 @@ class EndOnSignal {
   std::thread thread_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -7,7 +7,7 @@
 
 #include "core/human.h"
 
-namespace tandem {
+namespace tandem::data {
 
 namespace {
 
@@ -71,9 +71,9 @@ void SideStats::add_sentence(std::span<const int32_t> ids, int32_t unknown_id) {
 
 std::string dropped_text(const PrepareStats& stats) {
   std::string text;
-  for (size_t i = 1; i < kDropReasons; ++i) {
+  for (size_t i = 1; i < text::kDropReasons; ++i) {
     if (stats.dropped[i] > 0) {
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", grouped(stats.dropped[i]), kDropNames[i]);
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", grouped(stats.dropped[i]), text::kDropNames[i]);
     }
   }
   return text;
@@ -81,8 +81,8 @@ std::string dropped_text(const PrepareStats& stats) {
 
 std::string to_json(const PrepareStats& stats) {
   Json dropped = Json::object();
-  for (size_t i = 1; i < kDropReasons; ++i) {
-    dropped[kDropNames[i]] = stats.dropped[i];
+  for (size_t i = 1; i < text::kDropReasons; ++i) {
+    dropped[text::kDropNames[i]] = stats.dropped[i];
   }
   const Json json = {{"pairs", {{"raw", stats.raw_pairs}, {"dropped", dropped}, {"train", stats.pairs}}},
                      {"copies", stats.copies},
@@ -141,4 +141,4 @@ std::string to_table(const PrepareStats& stats) {
   return text;
 }
 
-}  // namespace tandem
+}  // namespace tandem::data

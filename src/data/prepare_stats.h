@@ -9,7 +9,7 @@
 #include "core/side.h"
 #include "text/cleaning.h"
 
-namespace tandem {
+namespace tandem::data {
 
 struct SideStats {
   // Counts one encoded sentence of at least one token.
@@ -31,10 +31,10 @@ struct SideStats {
 
 struct PrepareStats {
   int64_t raw_pairs = 0;
-  int64_t pairs = 0;                            // pairs in the training corpus, copies counted
-  int64_t copies = 1;                           // copies of every pair, each cut into other pieces
-  double subword_dropout = 0;                   // probability that a merge is left out
-  std::array<int64_t, kDropReasons> dropped{};  // indexed by DropReason
+  int64_t pairs = 0;                                  // pairs in the training corpus, copies counted
+  int64_t copies = 1;                                 // copies of every pair, each cut into other pieces
+  double subword_dropout = 0;                         // probability that a merge is left out
+  std::array<int64_t, text::kDropReasons> dropped{};  // indexed by DropReason
   int64_t valid_pairs = 0, test_pairs = 0;
   SideStats side[2];
   bool joint = true;
@@ -51,4 +51,4 @@ std::string to_table(const PrepareStats& stats);
 // "12 empty, 3 length ratio"; empty when nothing was dropped.
 std::string dropped_text(const PrepareStats& stats);
 
-}  // namespace tandem
+}  // namespace tandem::data

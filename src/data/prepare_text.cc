@@ -8,7 +8,7 @@
 #include "data/prepare_pairs.h"
 #include "data/prepared_files.h"
 
-namespace tandem {
+namespace tandem::data {
 
 namespace fs = std::filesystem;
 
@@ -39,8 +39,8 @@ TextSet read_text_set(const std::string& source, const std::string& target) {
   int64_t empty = 0;
   while (reader.next(left, right)) {
     require(!reader.cut(), "{} or its translation is longer than {} bytes", reader.place(), LineReader::kLongestLine);
-    require(valid_utf8(left) && valid_utf8(right), "{} or its translation in {} is not valid UTF-8", reader.place(),
-            target);
+    require(text::valid_utf8(left) && text::valid_utf8(right), "{} or its translation in {} is not valid UTF-8",
+            reader.place(), target);
     require(set.source.size() + set.target.size() < kLargestSet, "{} is too large for a validation or test set",
             source);
     empty += left.empty() || right.empty() ? 1 : 0;
@@ -97,4 +97,4 @@ void check_config(const PrepareConfig& config) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -6,7 +6,7 @@
 
 #include "data/prepare.h"
 
-namespace tandem {
+namespace tandem::data {
 
 // The unchanged lines of both sides, with "\n" after each.
 struct TextSet {
@@ -23,4 +23,4 @@ TextSet read_text_set(const std::string& source, const std::string& target);
 // Fails with a message that lists every impossible setting.
 void check_config(const PrepareConfig& config);
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -8,7 +8,7 @@
 #include "core/manifest.h"
 #include "data/prepared_files.h"
 
-namespace tandem {
+namespace tandem::data {
 
 namespace fs = std::filesystem;
 
@@ -71,10 +71,10 @@ Prepared Prepared::open(const fs::path& directory) {
                     .test = read_pairs(directory, manifest, role::kTestSource, role::kTestTarget),
                     .joint = joint,
                     .fingerprint = prepared_fingerprint(manifest),
-                    .source = Subwords::load(path(role::kSourceTokenizer)),
+                    .source = text::Subwords::load(path(role::kSourceTokenizer)),
                     .target = {}};
   if (!joint) {
-    prepared.target.push_back(Subwords::load(path(role::kTargetTokenizer)));
+    prepared.target.push_back(text::Subwords::load(path(role::kTargetTokenizer)));
   }
   for (const Side side : kSides) {
     require(prepared.train.vocabulary(side) == prepared.subwords(side).size(),
@@ -87,10 +87,10 @@ Prepared Prepared::open(const fs::path& directory) {
 std::vector<int32_t> Prepared::plain_tokens(Side side, int64_t pair) const {
   std::vector<int32_t> stored, plain;
   train.append(side, pair, stored);
-  if (std::ranges::find(stored, kUnk) == stored.end()) {
+  if (std::ranges::find(stored, text::kUnk) == stored.end()) {
     subwords(side).encode(subwords(side).decode(stored), plain);
   }
   return plain.empty() ? stored : plain;
 }
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -9,7 +9,7 @@
 #include "data/corpus.h"
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::data {
 
 // Raw text: line i of target is the translation of line i of source. Empty if the set was not given.
 struct TextPairs {
@@ -29,14 +29,14 @@ struct Prepared {
   TextPairs test;
   bool joint = true;  // one subword model for both sides
   // With a joint vocabulary both sides have the same model.
-  const Subwords& subwords(Side side) const { return side == Side::source || joint ? source : target.front(); }
+  const text::Subwords& subwords(Side side) const { return side == Side::source || joint ? source : target.front(); }
   // A training sentence in the tokens that translation uses: with subword dropout the corpus has others. A sentence
   // with unknown tokens stays as it is, because their text is lost.
   std::vector<int32_t> plain_tokens(Side side, int64_t pair) const;
   std::string fingerprint;  // changes if anything that training reads changes; resuming compares it
 
-  Subwords source;
-  std::vector<Subwords> target;  // empty if joint
+  text::Subwords source;
+  std::vector<text::Subwords> target;  // empty if joint
 };
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -5,7 +5,7 @@
 
 #include "core/manifest.h"
 
-namespace tandem {
+namespace tandem::data {
 
 constexpr const char* kPreparedKind = "prepared";
 constexpr const char* kCorpusFile = "train.corpus";
@@ -17,4 +17,4 @@ constexpr const char* kStatisticsFile = "stats.json";
 // Changes if anything changes that training reads.
 std::string prepared_fingerprint(const Manifest& manifest);
 
-}  // namespace tandem
+}  // namespace tandem::data

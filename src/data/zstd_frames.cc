@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::data {
 
 namespace {
 
@@ -68,4 +68,4 @@ void ZstdFrames::read_field() {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::data

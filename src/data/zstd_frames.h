@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace tandem {
+namespace tandem::data {
 
 class ZstdFrames {
  public:
@@ -25,4 +25,4 @@ class ZstdFrames {
   bool checksum_ = false;
 };
 
-}  // namespace tandem
+}  // namespace tandem::data

@@ -6,7 +6,7 @@
 #include "decode/packed_lines.h"
 #include "decode/upload_tables.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 namespace {
 
@@ -17,7 +17,7 @@ struct EncodedSource {
   std::vector<int32_t> length;  //
 };
 
-EncodedSource encode(Backend& backend, Transformer& model, const Weights& weights,
+EncodedSource encode(backend::Backend& backend, model::Transformer& model, const nn::Weights& weights,
                      std::span<const std::vector<int32_t>> sources, Arena& arena) {
   EncodedSource encoded;
   PackedLines packed;
@@ -32,8 +32,8 @@ EncodedSource encode(Backend& backend, Transformer& model, const Weights& weight
 
 class TransformerScorer : public StepScorer {
  public:
-  TransformerScorer(Backend& backend, Transformer& model, const Weights& weights, const EncodedSource& source,
-                    KeyValueCache& cache, Arena& arena)
+  TransformerScorer(backend::Backend& backend, model::Transformer& model, const nn::Weights& weights,
+                    const EncodedSource& source, KeyValueCache& cache, Arena& arena)
       : backend_(backend), model_(model), weights_(weights), source_(source), cache_(cache), arena_(arena) {}
 
   int64_t vocabulary() const override { return model_.config().target_vocabulary; }
@@ -47,9 +47,9 @@ class TransformerScorer : public StepScorer {
     const View logits = model_.decode(weights_, decode_step(rows), arena_);
     // Both in one block, since every download waits for the device.
     const View best = arena_.take(DType::i32, 2 * count, k);
-    backend_.run(op::TopLogProbabilities{.values = best.slice_rows(0, count).reinterpret(DType::f32),
-                                         .ids = best.slice_rows(count, count),
-                                         .logits = logits.slice_rows(0, count)});
+    backend_.run(backend::op::TopLogProbabilities{.values = best.slice_rows(0, count).reinterpret(DType::f32),
+                                                  .ids = best.slice_rows(count, count),
+                                                  .logits = logits.slice_rows(0, count)});
     const auto size = static_cast<size_t>(count * k);
     best_.resize(2 * size);
     backend_.download(best_.data(), best);
@@ -62,7 +62,7 @@ class TransformerScorer : public StepScorer {
 
  private:
   // Rows behind the given ones are pads that see no key; the next step writes over what they leave in the cache.
-  Transformer::DecodeStep decode_step(std::span<const SearchRow> rows) {
+  model::Transformer::DecodeStep decode_step(std::span<const SearchRow> rows) {
     const auto used = static_cast<int64_t>(rows.size());
     const int64_t count = backend_.traits().decode_rows(used);
     std::swap(tables_, parents_);
@@ -88,7 +88,7 @@ class TransformerScorer : public StepScorer {
     }
     std::fill(tables_.at(index_at_ + used * steps_), tables_.at(index_at_ + count * steps_), 0);
     tables_.upload(backend_, arena_);
-    Transformer::DecodeStep step;
+    model::Transformer::DecodeStep step;
     step.tokens = tables_.table(tokens_at, 1, count);
     step.position = tables_.table(position_at, 1, count);
     step.keys = cache_.keys();
@@ -102,9 +102,9 @@ class TransformerScorer : public StepScorer {
     return step;
   }
 
-  Backend& backend_;
-  Transformer& model_;
-  const Weights& weights_;
+  backend::Backend& backend_;
+  model::Transformer& model_;
+  const nn::Weights& weights_;
   const EncodedSource& source_;
   KeyValueCache& cache_;
   Arena& arena_;
@@ -117,7 +117,7 @@ class TransformerScorer : public StepScorer {
 
 }  // namespace
 
-BatchDecoder::BatchDecoder(Backend& backend, Transformer& model, const Weights& weights)
+BatchDecoder::BatchDecoder(backend::Backend& backend, model::Transformer& model, const nn::Weights& weights)
     : backend_(backend),
       model_(model),
       weights_(weights),
@@ -141,11 +141,11 @@ std::vector<std::vector<Hypothesis>> BatchDecoder::translate(std::span<const std
     const EncodedSource source = encode(backend_, model_, weights_, sources, arena_);
     TransformerScorer scorer(backend_, model_, weights_, source, cache_, arena_);
     return beam_search(scorer, limits, config);
-  } catch (const OutOfMemory&) {
+  } catch (const backend::OutOfMemory&) {
     arena_.clear();
     cache_.clear();
     throw;
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::decode

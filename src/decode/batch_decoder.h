@@ -15,12 +15,12 @@
 #include "model/transformer.h"
 #include "tensor/arena.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 // Not thread-safe: one call at a time. Everything given must outlive it.
 class BatchDecoder {
  public:
-  BatchDecoder(Backend& backend, Transformer& model, const Weights& weights);
+  BatchDecoder(backend::Backend& backend, model::Transformer& model, const nn::Weights& weights);
 
   // Longest source, in pieces without the end mark.
   int64_t longest_source() const { return model_.config().max_length - 1; }
@@ -33,11 +33,11 @@ class BatchDecoder {
                                                  const SearchOptions& config);
 
  private:
-  Backend& backend_;
-  Transformer& model_;
-  Weights weights_;
+  backend::Backend& backend_;
+  model::Transformer& model_;
+  nn::Weights weights_;
   Arena arena_;
   KeyValueCache cache_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::decode

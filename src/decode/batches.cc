@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 void check(const CallOptions& options) {
   require(options.batch >= 0, "a batch of {} sentences is not possible: give 1 or more, or 0 for the usual",
@@ -46,7 +46,7 @@ void for_each_batch(std::span<const int64_t> sizes, const CallOptions& options, 
     require(!options.stop.stop_requested(), "stopped after {} of {} sentences", done, order.size());
     try {
       body(std::span(order).subspan(done, end - done));
-    } catch (const OutOfMemory& error) {
+    } catch (const backend::OutOfMemory& error) {
       if (end - done == 1) {
         throw;
       }
@@ -61,4 +61,4 @@ void for_each_batch(std::span<const int64_t> sizes, const CallOptions& options, 
   tell();
 }
 
-}  // namespace tandem
+}  // namespace tandem::decode

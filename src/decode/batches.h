@@ -7,7 +7,7 @@
 
 #include "tandem/translation.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 // Fails with an error that names the impossible value.
 void check(const CallOptions& options);
@@ -18,4 +18,4 @@ void check(const CallOptions& options);
 void for_each_batch(std::span<const int64_t> sizes, const CallOptions& options, int64_t usual, int64_t* most,
                     const std::function<void(std::span<const size_t>)>& body);
 
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 namespace {
 
@@ -74,7 +74,7 @@ class Search {
                          .limit = limits[i],
                          .largest_penalty = length_penalty(limits[i], config.alpha),
                          .finished = {}});
-      now_.add({index, -1, kBos}, 0);
+      now_.add({index, -1, text::kBos}, 0);
     }
   }
 
@@ -122,7 +122,7 @@ class Search {
     sentence.alive = 0;
     for (const Candidate& candidate : candidates_) {
       const int32_t row = first_row + candidate.beam;
-      if (candidate.id == kEos) {
+      if (candidate.id == text::kEos) {
         add_finished(sentence.finished,
                      {first_node_ + row, candidate.log_probability, candidate.log_probability / penalty, length});
       } else if (sentence.alive < config_.beam) {
@@ -165,7 +165,7 @@ class Search {
         if (candidates_.size() == width_ && candidate.log_probability < candidates_.back().log_probability) {
           break;  // those behind it are no better
         }
-        if (ids[i] != kPad && ids[i] != kBos && std::isfinite(values[i])) {
+        if (ids[i] != text::kPad && ids[i] != text::kBos && std::isfinite(values[i])) {
           add_candidate(candidate);
         }
       }
@@ -232,4 +232,4 @@ std::vector<std::vector<Hypothesis>> beam_search(StepScorer& scorer, std::span<c
   return Search(limits, config).run(scorer);
 }
 
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -10,7 +10,7 @@
 
 #include "tandem/translation.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 // Fails with one sentence that names the impossible value.
 void check(const SearchOptions& config);
@@ -46,4 +46,4 @@ double length_penalty(int64_t length, double alpha);
 std::vector<std::vector<Hypothesis>> beam_search(StepScorer& scorer, std::span<const int64_t> limits,
                                                  const SearchOptions& config);
 
-}  // namespace tandem
+}  // namespace tandem::decode

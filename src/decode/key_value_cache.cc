@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::decode {
 
-KeyValueCache::KeyValueCache(Backend& backend, const ModelConfig& config, DType dtype)
+KeyValueCache::KeyValueCache(backend::Backend& backend, const model::ModelConfig& config, DType dtype)
     : backend_(backend), layers_(config.decoder_layers), width_(config.width), dtype_(dtype) {}
 
 void KeyValueCache::reserve(int64_t rows, int64_t used) {
@@ -37,4 +37,4 @@ void KeyValueCache::clear() {
   capacity_ = 0;
 }
 
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -8,12 +8,12 @@
 #include "backend/backend.h"
 #include "model/config.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 // Grows by doubling and is kept from batch to batch.
 class KeyValueCache {
  public:
-  KeyValueCache(Backend& backend, const ModelConfig& config, DType dtype);
+  KeyValueCache(backend::Backend& backend, const model::ModelConfig& config, DType dtype);
 
   // Makes room for `rows` rows; the first `used` rows keep their content.
   void reserve(int64_t rows, int64_t used);
@@ -23,7 +23,7 @@ class KeyValueCache {
   std::span<const View> values() const { return values_; }  //
 
  private:
-  Backend& backend_;
+  backend::Backend& backend_;
   int64_t layers_, width_;
   DType dtype_;
   int64_t capacity_ = 0;
@@ -31,4 +31,4 @@ class KeyValueCache {
   std::vector<View> keys_, values_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -6,7 +6,7 @@
 #include "decode/batches.h"
 #include "decode/split_line.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 // A line, or a part of one, as the model reads it.
 struct LineTranslator::Segment {
@@ -32,7 +32,8 @@ void check(const TranslateOptions& options) {
   check(options.call);
 }
 
-LineTranslator::LineTranslator(BatchDecoder& decoder, const Subwords& source, const Subwords& target, int threads)
+LineTranslator::LineTranslator(BatchDecoder& decoder, const text::Subwords& source, const text::Subwords& target,
+                               int threads)
     : decoder_(decoder), source_(source), target_(target), threads_(threads) {}
 
 std::vector<LineTranslator::Segment> LineTranslator::segments_of(std::span<const std::string> lines,
@@ -151,4 +152,4 @@ std::vector<std::string> LineTranslator::translate_best(std::span<const std::str
   return best;
 }
 
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -11,7 +11,7 @@
 #include "tandem/translation.h"
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 // Fails with an error that names the impossible value.
 void check(const TranslateOptions& options);
@@ -20,7 +20,7 @@ class LineTranslator {
  public:
   // Everything given must outlive the translator. `threads` turn text to pieces and back, 0 = as many as this process
   // may use.
-  LineTranslator(BatchDecoder& decoder, const Subwords& source, const Subwords& target, int threads);
+  LineTranslator(BatchDecoder& decoder, const text::Subwords& source, const text::Subwords& target, int threads);
 
   // As Translator::translate in tandem/translator.h.
   std::vector<std::vector<Translation>> translate(std::span<const std::string> lines, const TranslateOptions& options);
@@ -37,10 +37,10 @@ class LineTranslator {
   std::vector<Translation> translations_of(std::span<const Segment> segments, bool pieces) const;
 
   BatchDecoder& decoder_;
-  const Subwords& source_;
-  const Subwords& target_;
+  const text::Subwords& source_;
+  const text::Subwords& target_;
   Threads threads_;
   int64_t most_sentences_ = INT64_MAX;  // that the memory holds, as far as is known
 };
 
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -2,16 +2,16 @@
 
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 void PackedLines::add_source(std::span<const int32_t> ids) {
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
-  tokens_.push_back(kEos);
+  tokens_.push_back(text::kEos);
   end_sentence(ids.size() + 1);
 }
 
 void PackedLines::add_target(std::span<const int32_t> ids) {
-  tokens_.push_back(kBos);
+  tokens_.push_back(text::kBos);
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
   end_sentence(ids.size() + 1);
 }
@@ -24,11 +24,11 @@ void PackedLines::end_sentence(size_t length) {
   longest_ = std::max(longest_, static_cast<int64_t>(length));
 }
 
-PackedSide PackedLines::upload(Backend& backend, Arena& arena) const {
+model::PackedSide PackedLines::upload(backend::Backend& backend, Arena& arena) const {
   UploadTables tables;
   const int64_t tokens_at = tables.add(tokens_), position_at = tables.add(position_), starts_at = tables.add(starts_);
   tables.upload(backend, arena);
-  PackedSide side;
+  model::PackedSide side;
   side.tokens = tables.table(tokens_at, 1, static_cast<int64_t>(tokens_.size()));
   side.position = tables.table(position_at, 1, static_cast<int64_t>(position_.size()));
   side.starts = tables.table(starts_at, 1, static_cast<int64_t>(starts_.size()));
@@ -36,4 +36,4 @@ PackedSide PackedLines::upload(Backend& backend, Arena& arena) const {
   return side;
 }
 
-}  // namespace tandem
+}  // namespace tandem::decode

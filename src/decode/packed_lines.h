@@ -8,7 +8,7 @@
 #include "decode/upload_tables.h"
 #include "model/batch.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 // Sentences are given as ids without bos and eos.
 class PackedLines {
@@ -17,7 +17,7 @@ class PackedLines {
   void add_target(std::span<const int32_t> ids);  // bos w1..wn
 
   int32_t rows() const { return starts_.back(); }
-  PackedSide upload(Backend& backend, Arena& arena) const;  // valid until the arena is reset
+  model::PackedSide upload(backend::Backend& backend, Arena& arena) const;  // valid until the arena is reset
 
  private:
   void end_sentence(size_t length);
@@ -26,4 +26,4 @@ class PackedLines {
   int64_t longest_ = 0;
 };
 
-}  // namespace tandem
+}  // namespace tandem::decode

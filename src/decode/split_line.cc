@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace tandem {
+namespace tandem::decode {
 
 namespace {
 
@@ -141,4 +141,4 @@ std::vector<std::string> split_line(std::string_view line, int64_t limit, const 
   return parts;
 }
 
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tandem {
+namespace tandem::decode {
 
 // Parts of at most `limit` pieces (`count_pieces` counts them), in order, without the white space between them. Cuts at
 // the last sentence end in the second half of what fits, else at a clause mark, else between words; inside a word only
@@ -15,4 +15,4 @@ namespace tandem {
 std::vector<std::string> split_line(std::string_view line, int64_t limit,
                                     const std::function<int64_t(std::string_view)>& count_pieces);
 
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 TextOutput::TextOutput(const std::string& name) : name_(name == "-" ? "standard output" : name) {
   if (name == "-") {
@@ -52,4 +52,4 @@ void TextOutput::finish() {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -9,7 +9,7 @@
 
 #include "core/file.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 class TextOutput {
  public:
@@ -32,4 +32,4 @@ class TextOutput {
   std::FILE* stream_ = nullptr;       // anything else
 };
 
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -4,7 +4,7 @@
 
 #include "core/stopwatch.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 namespace {
 
@@ -60,4 +60,4 @@ StreamSummary translate_stream(const TranslateWindow& translate, const NextLine&
   return summary;
 }
 
-}  // namespace tandem
+}  // namespace tandem::decode

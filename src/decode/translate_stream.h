@@ -9,7 +9,7 @@
 
 #include "tandem/translation.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 enum class OutputFormat : uint8_t {
   text,    // the best translation of each line
@@ -35,4 +35,4 @@ StreamSummary translate_stream(const TranslateWindow& translate, const std::func
 // The lines of one translated line, each with its line end. `line` counts from 1.
 std::string formatted(const std::vector<Translation>& translations, int64_t line, OutputFormat format);
 
-}  // namespace tandem
+}  // namespace tandem::decode

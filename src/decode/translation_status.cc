@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "core/stopwatch.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 std::function<void(const CallProgress&)> translation_status() {
   return [watch = Stopwatch()](const CallProgress& progress) mutable {
@@ -29,4 +29,4 @@ std::function<void(const CallProgress&)> translation_status() {
   };
 }
 
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -5,9 +5,9 @@
 
 #include "tandem/translation.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 // For CallOptions::on_progress: draws what is done and what time is left, and removes the line at the end.
 std::function<void(const CallProgress&)> translation_status();
 
-}  // namespace tandem
+}  // namespace tandem::decode

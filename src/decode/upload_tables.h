@@ -9,7 +9,7 @@
 #include "backend/backend.h"
 #include "tensor/arena.h"
 
-namespace tandem {
+namespace tandem::decode {
 
 // Host tables that travel to the backend in one upload. Their memory is kept for the next ones.
 class UploadTables {
@@ -28,7 +28,7 @@ class UploadTables {
     return begin;
   }
   int32_t* at(int64_t begin) { return numbers_.data() + begin; }
-  void upload(Backend& backend, Arena& arena) {
+  void upload(backend::Backend& backend, Arena& arena) {
     view_ = arena.take(DType::i32, 1, used_);
     backend.upload(view_, numbers_.data());
   }
@@ -42,4 +42,4 @@ class UploadTables {
   View view_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 std::string name_of(const RankInfo& member) { return describe(member.rank, member.host); }
@@ -103,4 +103,4 @@ JoiningRank to_candidate(const Message& message, int rank) {
   return candidate;
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -8,7 +8,7 @@
 #include "dist/message.h"
 #include "dist/process_group.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 // A rank's description of itself when it joins.
 struct JoiningRank {
@@ -24,4 +24,4 @@ JoiningRank to_candidate(const Message& message, int rank);
 
 std::string describe(int rank, const std::string& host);  // "rank 3 on host b"
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 std::string random_token() {
   std::array<unsigned char, 16> bytes{};
@@ -38,4 +38,4 @@ bool same_proof(const std::string& a, const std::string& b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

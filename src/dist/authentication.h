@@ -6,7 +6,7 @@
 
 #include "dist/message.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 // 32 random hexadecimal digits: a secret, or a nonce.
 std::string random_token();
@@ -17,4 +17,4 @@ std::string proof(const std::string& secret, const Message& fields);
 // Takes the same time wherever the two differ.
 bool same_proof(const std::string& a, const std::string& b);
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 namespace {
 
@@ -72,4 +72,4 @@ BucketPlan plan_buckets(const std::vector<Bucket>& calls, int64_t flat_size, int
   return plan;
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

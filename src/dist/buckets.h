@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tandem {
+namespace tandem::dist {
 
 // Elements [begin, begin + count) of the flat buffers.
 struct Bucket {
@@ -30,4 +30,4 @@ struct BucketPlan {
 // (rounded down to units, at least one unit); small neighbouring ranges share a bucket.
 BucketPlan plan_buckets(const std::vector<Bucket>& calls, int64_t flat_size, int64_t unit, int64_t most);
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 void require_communicable(const View& buffer) {
   require(buffer.memory == Memory::host, "ranks exchange host memory, but this buffer is on a device: copy it first");
@@ -32,4 +32,4 @@ Handle Communicator::start_rounded_all_reduce(const View& /*sums*/, const View& 
   fail("this engine cannot add f64 gradients: use dist.wire = \"f32\" or \"bf16\"");
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

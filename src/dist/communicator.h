@@ -22,7 +22,7 @@
 #include "dist/traffic.h"
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 // Work under way. wait() throws what the work threw. The destructor waits too, without throwing, so that a buffer
 // declared before its handle outlives the work. For buffers on a device, waiting means that work given to the device
@@ -99,10 +99,10 @@ class Communicator {
 
   // Bytes that a call sends and receives.
   virtual Traffic planned_reduce_scatter(int64_t count, DType type) const {
-    return tandem::planned_reduce_scatter(count, type, rank(), size());
+    return tandem::dist::planned_reduce_scatter(count, type, rank(), size());
   }
   virtual Traffic planned_all_gather(int64_t count, DType type) const {
-    return tandem::planned_all_gather(count, type, rank(), size());
+    return tandem::dist::planned_all_gather(count, type, rank(), size());
   }
   // About 2 (size - 1) / size * count elements each way.
   Traffic planned_all_reduce(int64_t count, DType type) const {
@@ -132,4 +132,4 @@ void require_communicable(const View& buffer);
 // The same for start_rounded_all_reduce().
 void require_communicable(const View& sums, const View& values);
 
-}  // namespace tandem
+}  // namespace tandem::dist

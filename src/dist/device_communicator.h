@@ -11,7 +11,7 @@
 #include "dist/process_group.h"
 #include "tensor/stream.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 // Empty if NCCL can be used; otherwise the reason, without a full stop.
 std::string why_no_nccl();
@@ -23,4 +23,4 @@ std::unique_ptr<Communicator> make_nccl_communicator(ProcessGroup& group, Device
 std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, ProcessGroup& group,
                                                        DeviceStream compute);
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 std::optional<int> to_number(std::string_view text) {
@@ -79,4 +79,4 @@ std::string hosts_of_mpi_uri(const std::string& uri) {
   return end == std::string::npos ? "" : uri.substr(begin + before.size(), end - begin - before.size());
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::dist {
 
 // An unset and an empty variable are the same.
 std::string variable(const std::string& name);
@@ -23,4 +23,4 @@ std::vector<int> slurm_tasks(const std::string& list);
 // The hosts in an Open MPI address: "123.0;tcp://10.0.0.1,192.168.1.1:4000" gives "10.0.0.1,192.168.1.1"; else "".
 std::string hosts_of_mpi_uri(const std::string& uri);
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -19,7 +19,7 @@
 #include "dist/gloo_sum.h"
 #include "dist/work_queue.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 enum class Kind : uint8_t { all_reduce, rounded_all_reduce, reduce_scatter, all_gather, broadcast, barrier };
@@ -241,4 +241,4 @@ std::unique_ptr<Communicator> make_gloo_communicator(gloo::rendezvous::Store& st
   return std::make_unique<GlooCommunicator>(store, rank, size, address, timeout);
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

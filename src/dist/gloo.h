@@ -12,7 +12,7 @@ namespace gloo::rendezvous {
 class Store;
 }
 
-namespace tandem {
+namespace tandem::dist {
 
 // Through a store the ranks of one communicator learn each other's addresses.
 std::shared_ptr<gloo::rendezvous::Store> make_memory_store();  // ranks that are threads of one process share the object
@@ -24,4 +24,4 @@ std::shared_ptr<gloo::rendezvous::Store> make_file_store(const std::filesystem::
 std::unique_ptr<Communicator> make_gloo_communicator(gloo::rendezvous::Store& store, int rank, int size,
                                                      const std::string& address, std::chrono::milliseconds timeout);
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -3,7 +3,7 @@
 
 #include "dist/gloo_mesh.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 GlooChannel::GlooChannel(GlooMesh& mesh, int peer, void* data, size_t bytes) : mesh_(mesh), peer_(peer) {
   const std::lock_guard lock(mesh_.mutex_);
@@ -59,4 +59,4 @@ void GlooChannel::wait_received(size_t bytes, bool relayed) {
   mesh_.received_ += static_cast<int64_t>(bytes);
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 constexpr int64_t kPiece = 1 << 16;  // elements
@@ -91,4 +91,4 @@ void scatter(const GlooPeers& peers, const View& buffer, uint64_t slot, int root
   finish_sends(sends, buffer.dtype);
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -14,7 +14,7 @@
 #include "dist/shard.h"
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 struct GlooPeers {
   GlooMesh& mesh;
@@ -75,4 +75,4 @@ class GlooGather final : public GlooCall {
 // Gives every rank its shard from rank `root`.
 void scatter(const GlooPeers& peers, const View& buffer, uint64_t slot, int root);
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/stopwatch.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 constexpr uint64_t kReasonSlot = 0;  // no collective uses these two
@@ -222,4 +222,4 @@ std::string GlooMesh::failure() const {
   return failure_;
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

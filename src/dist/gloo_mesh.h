@@ -26,7 +26,7 @@ class UnboundBuffer;
 }
 }  // namespace gloo
 
-namespace tandem {
+namespace tandem::dist {
 
 class GlooChannel;
 
@@ -101,4 +101,4 @@ class GlooChannel {
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::dist

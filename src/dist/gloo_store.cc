@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 using std::chrono::steady_clock;
 
@@ -40,4 +40,4 @@ std::string GlooStore::ask_for(const std::string& key, Deadline deadline) {
   return field_of(answer, 1);
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -5,7 +5,7 @@
 
 #include "dist/rendezvous_client.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 class GlooStore final : public gloo::rendezvous::Store {
  public:
@@ -25,4 +25,4 @@ class GlooStore final : public gloo::rendezvous::Store {
   const std::chrono::milliseconds timeout_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -5,7 +5,7 @@
 
 #include "dist/rank_sum.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 constexpr int64_t kWindow = 12;  // pieces of one peer that may arrive before they are added
@@ -114,4 +114,4 @@ void GlooSum::finish(const std::function<void()>& meanwhile) {
   finish_sends(sum_sends_, sums_.dtype);
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -7,7 +7,7 @@
 
 #include "dist/gloo_exchange.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 // Memory for pieces from peers, reused by later sums.
 using GlooStaging = std::vector<std::vector<std::byte>>;
@@ -47,4 +47,4 @@ class GlooSum final : public GlooCall {
   std::vector<Transfer> receives_;                      // sums from peers
 };
 
-}  // namespace tandem
+}  // namespace tandem::dist

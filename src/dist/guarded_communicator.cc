@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 class GuardedCommunicator final : public Communicator {
@@ -48,4 +48,4 @@ std::unique_ptr<Communicator> make_guarded_communicator(std::unique_ptr<Communic
   return std::make_unique<GuardedCommunicator>(std::move(inner), std::move(explain));
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

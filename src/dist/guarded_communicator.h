@@ -10,10 +10,10 @@
 
 #include "dist/communicator.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 // `explain` takes an error's text and returns the text to throw in its place; it may wait a little.
 std::unique_ptr<Communicator> make_guarded_communicator(std::unique_ptr<Communicator> inner,
                                                         std::function<std::string(const std::string&)> explain);
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -10,7 +10,7 @@
 #include "core/stopwatch.h"
 #include "dist/signal_mask.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -191,4 +191,4 @@ void Heartbeat::leave() {
           to_seconds(options_.collective_timeout));
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -11,7 +11,7 @@
 #include "dist/process_group.h"
 #include "dist/rendezvous_client.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 class Heartbeat {
  public:
@@ -53,4 +53,4 @@ class Heartbeat {
   std::thread thread_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "dist/work_queue.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 class HierarchicalCommunicator final : public Communicator {
@@ -99,4 +99,4 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(ProcessGroup& group
   return std::make_unique<HierarchicalCommunicator>(group, own_host, same_local_rank);
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -8,9 +8,9 @@
 
 #include "dist/process_group.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 // Every host must have the same number of ranks. Adds two communicators to the process group.
 std::unique_ptr<Communicator> make_hierarchical_communicator(ProcessGroup& group);
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 constexpr size_t kNumber = 4;  // bytes of a number
@@ -90,4 +90,4 @@ std::string printable(const std::string& text, size_t limit) {
   return clean;
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tandem {
+namespace tandem::dist {
 
 using Message = std::vector<std::string>;
 
@@ -40,4 +40,4 @@ const std::string& field_of(const Message& message, size_t i);
 // Text from a peer, safe to print: control characters become '?', and it is cut at `limit` bytes.
 std::string printable(const std::string& text, size_t limit = 1000);
 
-}  // namespace tandem
+}  // namespace tandem::dist

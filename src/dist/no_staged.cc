@@ -1,10 +1,10 @@
 #include "core/error.h"
 #include "dist/device_communicator.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator>, ProcessGroup&, DeviceStream) {
   fail("this binary was built without CUDA");
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -16,7 +16,7 @@
 #include "dist/heartbeat.h"
 #include "dist/rendezvous_server.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 using std::chrono::milliseconds;
@@ -231,4 +231,4 @@ std::unique_ptr<ProcessGroup> join_process_group(const World& world, const Ident
   return std::make_unique<JoinedProcessGroup>(world, identity, options);
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -19,7 +19,7 @@
 #include "dist/communicator.h"
 #include "dist/world.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 // Properties that must agree for ranks to work together. An Error names the one that differs, and the host.
 struct Identity {
@@ -98,4 +98,4 @@ std::unique_ptr<ProcessGroup> join_process_group(const World& world, const Ident
 // A process group of one rank.
 std::unique_ptr<ProcessGroup> make_single_process_group(const Identity& identity = {}, const World& world = {});
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 // T in memory, A for the additions. Works block by block, so that the running sums stay in the first-level cache.
@@ -44,4 +44,4 @@ void sum_in_order(void* out, std::span<const void* const> parts, int64_t count, 
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

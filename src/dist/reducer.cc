@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 Reducer::Reducer(Communicator& communicator, BucketPlan plan, const View& values, const View& sums,
                  const ReducerOptions& options, const Allocate& allocate, Convert convert)
@@ -110,4 +110,4 @@ Traffic Reducer::planned_traffic(int64_t extra) const {
   return total;
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

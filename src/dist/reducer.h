@@ -14,7 +14,7 @@
 #include "dist/buckets.h"
 #include "dist/communicator.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 struct ReducerOptions {
   // f32; bf16: half the bytes, sums are made in f32 and rounded to bf16; f64: this rank's gradients are f64, and the
@@ -68,4 +68,4 @@ class Reducer {
   size_t extras_ = 0;
 };
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "dist/rendezvous_connection.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -182,4 +182,4 @@ void RendezvousServer::answer_gets(Deadline now) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -13,7 +13,7 @@
 #include "dist/authentication.h"
 #include "dist/rendezvous_server.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -141,4 +141,4 @@ Message RendezvousClient::ask(const Message& request, Deadline deadline) {
   return *std::move(answer);
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

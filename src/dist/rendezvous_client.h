@@ -9,7 +9,7 @@
 #include "dist/socket.h"
 #include "dist/world.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 class RendezvousClient {
  public:
@@ -40,4 +40,4 @@ class RendezvousClient {
   std::string server_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::dist

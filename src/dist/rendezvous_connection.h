@@ -4,7 +4,7 @@
 #include "dist/authentication.h"
 #include "dist/rendezvous_server.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 struct RendezvousServer::Connection {
   enum class Kind { unproven, work, heartbeat };
@@ -25,4 +25,4 @@ struct RendezvousServer::Connection {
   bool closing = false;  // to be closed once `out` is sent
 };
 
-}  // namespace tandem
+}  // namespace tandem::dist

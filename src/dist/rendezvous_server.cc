@@ -11,7 +11,7 @@
 #include "dist/rendezvous_connection.h"
 #include "dist/signal_mask.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -270,4 +270,4 @@ bool RendezvousServer::all_left() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.left; });
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

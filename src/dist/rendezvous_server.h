@@ -27,7 +27,7 @@
 #include "dist/admission.h"
 #include "dist/socket.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 inline constexpr const char* kGreeting = "tandem rendezvous 1";
 
@@ -96,4 +96,4 @@ class RendezvousServer {
   std::thread thread_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace tandem {
+namespace tandem::dist {
 
 // Elements [begin, begin + count).
 struct Shard {
@@ -18,4 +18,4 @@ inline Shard shard_of(int64_t count, int size, int rank) {
   return {begin, std::min(each, count - begin)};
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

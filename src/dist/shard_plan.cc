@@ -4,7 +4,7 @@
 
 #include "dist/shard.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 namespace {
 
@@ -41,4 +41,4 @@ std::vector<ShardPieces> whole_shards(const std::vector<Bucket>& ranges, int ran
   return shards;
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

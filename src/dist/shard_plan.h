@@ -5,7 +5,7 @@
 
 #include "dist/buckets.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 struct ShardPiece {
   int64_t begin = 0, count = 0;  // elements of the flat buffers
@@ -24,4 +24,4 @@ std::vector<ShardPieces> equal_shards(const std::vector<Bucket>& buckets, int ra
 // By shard number: whole ranges, in runs of neighbours of about the same size. For what cannot be cut anywhere.
 std::vector<ShardPieces> whole_shards(const std::vector<Bucket>& ranges, int ranks);
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-namespace tandem {
+namespace tandem::dist {
 
 class BlockedSignals {
  public:
@@ -20,4 +20,4 @@ class BlockedSignals {
   sigset_t old_{};
 };
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "dist/communicator.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 class SilentCommunicator final : public Communicator {
@@ -37,4 +37,4 @@ std::unique_ptr<Communicator> make_silent_communicator(int size) {
   return std::make_unique<SilentCommunicator>(size);
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "dist/communicator.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 class SingleCommunicator final : public Communicator {
@@ -42,4 +42,4 @@ class SingleCommunicator final : public Communicator {
 
 std::unique_ptr<Communicator> make_single_communicator() { return std::make_unique<SingleCommunicator>(); }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "dist/process_group.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 class SingleProcessGroup final : public ProcessGroup {
@@ -71,4 +71,4 @@ std::unique_ptr<ProcessGroup> make_single_process_group(const Identity& identity
   return std::make_unique<SingleProcessGroup>(world, identity);
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

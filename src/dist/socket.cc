@@ -20,7 +20,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 // Small messages are sent at once and before a collective's bulk data.
@@ -233,4 +233,4 @@ Endpoint parse_endpoint(const std::string& text) {
   return endpoint;
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
+namespace tandem::dist {
 
 class Socket {
  public:
@@ -57,4 +57,4 @@ struct Endpoint {
 };
 Endpoint parse_endpoint(const std::string& text);
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -7,7 +7,7 @@
 #include "dist/shard.h"
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 struct Traffic {
   int64_t sent = 0;
@@ -31,4 +31,4 @@ inline Traffic planned_all_gather(int64_t count, DType type, int rank, int size)
   return {scatter.received, scatter.sent};
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-namespace tandem {
+namespace tandem::dist {
 
 WorkQueue::WorkQueue() : thread_([this] { run(); }) {}
 
@@ -54,4 +54,4 @@ void WorkQueue::run() {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

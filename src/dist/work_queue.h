@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-namespace tandem {
+namespace tandem::dist {
 
 class WorkQueue {
  public:
@@ -34,4 +34,4 @@ class WorkQueue {
   std::thread thread_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -12,7 +12,7 @@
 #include "dist/environment.h"
 #include "dist/socket.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 constexpr int kFirstPort = 20000;  // the ports that job numbers are mapped to
@@ -204,4 +204,4 @@ std::vector<World> make_local_worlds(int size) {
   return worlds;
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::dist {
 
 struct World {
   int rank = 0;
@@ -34,4 +34,4 @@ World world_from_environment();
 // `size` ranks of this process, for tests: each thread calls join_team() with one of them.
 std::vector<World> make_local_worlds(int size);
 
-}  // namespace tandem
+}  // namespace tandem::dist

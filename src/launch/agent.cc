@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "dist/environment.h"
 
-namespace tandem {
+namespace tandem::launch {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -35,12 +35,12 @@ constexpr milliseconds kKillDelay{2000};  // from SIGTERM to SIGKILL when the la
 std::vector<std::string> own_addresses() {
   std::vector<std::string> addresses;
   const auto add = [&](const std::string& address) {
-    if (!address.empty() && !is_loopback(address) && !address.starts_with("fe80") &&
+    if (!address.empty() && !dist::is_loopback(address) && !address.starts_with("fe80") &&
         std::find(addresses.begin(), addresses.end(), address) == addresses.end()) {
       addresses.push_back(address);
     }
   };
-  const std::string connection = variable("SSH_CONNECTION");  // "client port server port"
+  const std::string connection = dist::variable("SSH_CONNECTION");  // "client port server port"
   const size_t last = connection.rfind(' ');
   if (last != std::string::npos) {
     const size_t before = connection.rfind(' ', last - 1);
@@ -129,9 +129,9 @@ void Agent::read_orders() {
   }
 }
 
-void Agent::send(const Message& message) {
+void Agent::send(const dist::Message& message) {
   if (!launcher_gone_) {
-    unsent_ += encode(message);
+    unsent_ += dist::encode(message);
   }
 }
 
@@ -148,37 +148,37 @@ void Agent::write() {
   }
 }
 
-void Agent::handle(const Message& message) {
+void Agent::handle(const dist::Message& message) {
   const std::string& order = message.front();
   if (order == "listen") {
-    listen(field_of(message, 1) == "local");
+    listen(dist::field_of(message, 1) == "local");
   } else if (order == "start") {
     start(message);
   } else if (order == "signal") {
-    signal_all(number_of(field_of(message, 1), 1, 64));
+    signal_all(dist::number_of(dist::field_of(message, 1), 1, 64));
   } else if (order == "end") {
-    kill_at_ = steady_clock::now() + milliseconds(number_of(field_of(message, 1), 0, INT_MAX));
+    kill_at_ = steady_clock::now() + milliseconds(dist::number_of(dist::field_of(message, 1), 0, INT_MAX));
   } else {
-    require(order == "beat", "the agent received the unknown command '{}'", printable(order, 40));
+    require(order == "beat", "the agent received the unknown command '{}'", dist::printable(order, 40));
   }
 }
 
 void Agent::listen(bool local) {
-  listener_ = listen_on(local, 0);
-  Message answer{"listening", std::to_string(port_of(listener_))};
+  listener_ = dist::listen_on(local, 0);
+  dist::Message answer{"listening", std::to_string(dist::port_of(listener_))};
   const std::vector<std::string> addresses = local ? std::vector<std::string>{"127.0.0.1"} : own_addresses();
   answer.insert(answer.end(), addresses.begin(), addresses.end());
   send(answer);
 }
 
-void Agent::start(const Message& message) {
+void Agent::start(const dist::Message& message) {
   Worker worker;
-  worker.rank = number_of(field_of(message, 1), 0, INT_MAX);
+  worker.rank = dist::number_of(dist::field_of(message, 1), 0, INT_MAX);
   ChildOptions options;
-  options.directory = field_of(message, 2);
-  const bool listens = field_of(message, 3) == "listener";
-  const auto arguments = static_cast<size_t>(number_of(field_of(message, 4), 1, 100000));
-  field_of(message, 4 + arguments);
+  options.directory = dist::field_of(message, 2);
+  const bool listens = dist::field_of(message, 3) == "listener";
+  const auto arguments = static_cast<size_t>(dist::number_of(dist::field_of(message, 4), 1, 100000));
+  dist::field_of(message, 4 + arguments);
   const auto first = message.begin() + 5;
   options.arguments.assign(first, first + static_cast<ptrdiff_t>(arguments));
   options.environment.assign(first + static_cast<ptrdiff_t>(arguments), message.end());
@@ -189,7 +189,7 @@ void Agent::start(const Message& message) {
   }
   worker.child = start_child(options);
   if (listens) {
-    listener_ = Socket();
+    listener_ = dist::Socket();
   }
   workers_.push_back(std::move(worker));
 }
@@ -265,8 +265,8 @@ void Agent::lose_launcher() {
   if (!std::exchange(launcher_gone_, true)) {
     unsent_.clear();
     signal_all(SIGTERM);
-    kill_at_ = std::min(kill_at_.value_or(Deadline::max()), steady_clock::now() + kKillDelay);
+    kill_at_ = std::min(kill_at_.value_or(dist::Deadline::max()), steady_clock::now() + kKillDelay);
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::launch

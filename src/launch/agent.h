@@ -21,7 +21,7 @@
 #include "dist/message.h"
 #include "launch/child.h"
 
-namespace tandem {
+namespace tandem::launch {
 
 inline constexpr const char* kAgentGreeting = "tandem agent 1\n";
 
@@ -44,10 +44,10 @@ class Agent {
   void wait_for_events();
   void read_orders();
   void write();
-  void send(const Message& message);
-  void handle(const Message& message);
+  void send(const dist::Message& message);
+  void handle(const dist::Message& message);
   void listen(bool local);
-  void start(const Message& message);
+  void start(const dist::Message& message);
   void relay(Worker& worker);
   bool relay_stream(Pipe& pipe, PipeLines& reader, const char* kind, int rank);
   void reap();
@@ -56,13 +56,13 @@ class Agent {
   void lose_launcher();
 
   const int in_, out_;
-  MessageReader orders_;
+  dist::MessageReader orders_;
   std::string unsent_;
-  Socket listener_;
+  dist::Socket listener_;
   std::list<Worker> workers_;
-  Deadline last_heard_, last_beat_;
-  std::optional<Deadline> kill_at_;
+  dist::Deadline last_heard_, last_beat_;
+  std::optional<dist::Deadline> kill_at_;
   bool launcher_gone_ = false;
 };
 
-}  // namespace tandem
+}  // namespace tandem::launch

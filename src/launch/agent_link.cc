@@ -12,7 +12,7 @@
 #include "core/log.h"
 #include "launch/agent.h"
 
-namespace tandem {
+namespace tandem::launch {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -59,9 +59,9 @@ AgentLink::~AgentLink() {
   read_errors();
 }
 
-void AgentLink::send(const Message& message) {
+void AgentLink::send(const dist::Message& message) {
   const std::lock_guard lock(sending_);
-  unsent_ += encode(message);
+  unsent_ += dist::encode(message);
   flush();
 }
 
@@ -89,8 +89,8 @@ void AgentLink::skip_to_greeting(std::string& bytes) {
   }
 }
 
-std::vector<Message> AgentLink::receive() {
-  std::vector<Message> received;
+std::vector<dist::Message> AgentLink::receive() {
+  std::vector<dist::Message> received;
   read_errors();
   std::array<char, 65536> buffer{};
   ssize_t count = 0;
@@ -136,8 +136,8 @@ void AgentLink::read_errors() {
     while (!line.empty() && line.back() == '\r') {
       line.pop_back();
     }
-    log::write_console(stderr, fmt::format("[host {}] {}\n", host_.name, printable(line)));
-    last_error_ = printable(line, 300);
+    log::write_console(stderr, fmt::format("[host {}] {}\n", host_.name, dist::printable(line)));
+    last_error_ = dist::printable(line, 300);
   }
 }
 
@@ -156,4 +156,4 @@ void AgentLink::add_events(std::vector<pollfd>& events) const {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::launch

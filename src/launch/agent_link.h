@@ -11,7 +11,7 @@
 #include "launch/child.h"
 #include "launch/hosts.h"
 
-namespace tandem {
+namespace tandem::launch {
 
 class AgentLink {
  public:
@@ -26,12 +26,12 @@ class AgentLink {
   bool greeted() const { return greeted_; }
   bool lost() const { return !lost_.empty(); }
   const std::string& why_lost() const { return lost_; }
-  Deadline last_heard() const { return last_heard_; }
+  dist::Deadline last_heard() const { return last_heard_; }
 
   // Never waits: messages that the agent does not take yet are buffered. Any thread may call send().
-  void send(const Message& message);
+  void send(const dist::Message& message);
   // Returns the messages that have come. Prints the agent's own error output to standard error with the host's name.
-  std::vector<Message> receive();
+  std::vector<dist::Message> receive();
   void lose(const std::string& why);
   void add_events(std::vector<pollfd>& events) const;
 
@@ -42,15 +42,15 @@ class AgentLink {
 
   const Host host_;
   Child child_;
-  MessageReader messages_;
+  dist::MessageReader messages_;
   PipeLines errors_;
   std::string last_error_;
   std::string before_greeting_;
   bool greeted_ = false;
   std::string lost_;
-  Deadline last_heard_;
+  dist::Deadline last_heard_;
   std::mutex sending_;
   std::string unsent_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::launch

@@ -14,7 +14,7 @@
 #include "dist/authentication.h"
 #include "dist/signal_mask.h"
 
-namespace tandem {
+namespace tandem::launch {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -39,7 +39,7 @@ Attempt::Attempt(const LaunchOptions& options, const std::vector<Host>& hosts, c
       workers_.push_back({static_cast<int>(workers_.size()), &agent, false, ""});
     }
   }
-  const BlockedSignals blocked;
+  const dist::BlockedSignals blocked;
   heartbeat_thread_ = std::thread([this] { beat(); });
 }
 
@@ -139,7 +139,7 @@ std::string Attempt::find_rendezvous() {
 }
 
 void Attempt::start_workers(const std::string& rendezvous) {
-  const std::string secret = random_token();
+  const std::string secret = dist::random_token();
   std::string hosts;
   for (const Worker& worker : workers_) {
     hosts += fmt::format("{}{}", worker.rank == 0 ? "" : ",", worker.agent->host().name);
@@ -148,12 +148,12 @@ void Attempt::start_workers(const std::string& rendezvous) {
   int node = 0;
   for (AgentLink& agent : agents_) {
     for (int local = 0; local < agent.host().workers; ++local, ++rank) {
-      Message order{"start",
-                    std::to_string(rank),
-                    options_.directory,
-                    rank == 0 ? "listener" : "",
-                    std::to_string(options_.command.size() + 1),
-                    options_.binary};
+      dist::Message order{"start",
+                          std::to_string(rank),
+                          options_.directory,
+                          rank == 0 ? "listener" : "",
+                          std::to_string(options_.command.size() + 1),
+                          options_.binary};
       order.insert(order.end(), options_.command.begin(), options_.command.end());
       order.insert(order.end(), options_.environment.begin(), options_.environment.end());
       const auto set = [&](const char* name, const auto& value) {
@@ -183,7 +183,7 @@ void Attempt::wait_for_events() {
   poll(events.data(), events.size(), static_cast<int>(kTick.count()));
   for (AgentLink& agent : agents_) {
     try {
-      for (const Message& message : agent.receive()) {
+      for (const dist::Message& message : agent.receive()) {
         handle(agent, message);
       }
     } catch (const Error& error) {
@@ -192,11 +192,11 @@ void Attempt::wait_for_events() {
   }
 }
 
-void Attempt::handle(AgentLink& agent, const Message& message) {
+void Attempt::handle(AgentLink& agent, const dist::Message& message) {
   const std::string& kind = message.front();
   if (kind == "out" || kind == "err") {
-    const int rank = number_of(field_of(message, 1), 0, static_cast<int>(workers_.size()) - 1);
-    const std::string& line = field_of(message, 2);
+    const int rank = dist::number_of(dist::field_of(message, 1), 0, static_cast<int>(workers_.size()) - 1);
+    const std::string& line = dist::field_of(message, 2);
     std::FILE* stream = kind == "out" ? stdout : stderr;
     const std::string prefix = rank == 0 ? "" : fmt::format("[rank {} on {}] ", rank, agent.host().name);
     log::write_console(stream, prefix + line + "\n");
@@ -206,19 +206,19 @@ void Attempt::handle(AgentLink& agent, const Message& message) {
   } else if (kind == "exited") {
     handle_exit(message);
   } else if (kind == "listening") {
-    port_ = number_of(field_of(message, 1), 1, 65535);
+    port_ = dist::number_of(dist::field_of(message, 1), 1, 65535);
     for (size_t i = 2; i < message.size(); ++i) {
-      addresses_.push_back(printable(message[i], 255));
+      addresses_.push_back(dist::printable(message[i], 255));
     }
   } else if (kind == "failed") {
-    agent.lose(printable(field_of(message, 1)));
+    agent.lose(dist::printable(dist::field_of(message, 1)));
   }
 }
 
-void Attempt::handle_exit(const Message& message) {
-  Worker& worker = workers_.at(number_of(field_of(message, 1), 0, static_cast<int>(workers_.size()) - 1));
-  const int status = number_of(field_of(message, 2), 0, INT_MAX);
-  const bool ordered = field_of(message, 3) == "ordered";
+void Attempt::handle_exit(const dist::Message& message) {
+  Worker& worker = workers_.at(dist::number_of(dist::field_of(message, 1), 0, static_cast<int>(workers_.size()) - 1));
+  const int status = dist::number_of(dist::field_of(message, 2), 0, INT_MAX);
+  const bool ordered = dist::field_of(message, 3) == "ordered";
   worker.ended = true;
   const bool stopped_well =
       signalled_ && WIFEXITED(status) && (WEXITSTATUS(status) == 128 + SIGTERM || WEXITSTATUS(status) == 128 + SIGINT);
@@ -226,7 +226,7 @@ void Attempt::handle_exit(const Message& message) {
     return;
   }
   const std::string last =
-      printable(worker.last_error.starts_with("tandem: ") ? worker.last_error.substr(8) : worker.last_error);
+      dist::printable(worker.last_error.starts_with("tandem: ") ? worker.last_error.substr(8) : worker.last_error);
   if (WIFEXITED(status) && last.starts_with("rank ")) {
     return end_all(last, Weight::news_of_another);
   }
@@ -286,4 +286,4 @@ bool Attempt::all_ended() const {
   return std::all_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.ended; });
 }
 
-}  // namespace tandem
+}  // namespace tandem::launch

@@ -9,7 +9,7 @@
 #include "launch/agent_link.h"
 #include "launch/launch.h"
 
-namespace tandem {
+namespace tandem::launch {
 
 class Attempt {
  public:
@@ -42,8 +42,8 @@ class Attempt {
   std::string find_rendezvous();
   void start_workers(const std::string& rendezvous);
   void wait_for_events();
-  void handle(AgentLink& agent, const Message& message);
-  void handle_exit(const Message& message);
+  void handle(AgentLink& agent, const dist::Message& message);
+  void handle_exit(const dist::Message& message);
   void look_at_clock();
   void end_all(const std::string& cause, Weight weight);
   bool all_ended() const;
@@ -57,10 +57,10 @@ class Attempt {
   std::vector<std::string> addresses_;
   int port_ = 0;
   Cause cause_;
-  Deadline ending_since_, looked_;
+  dist::Deadline ending_since_, looked_;
   bool signalled_ = false;
   std::atomic<bool> done_ = false;
   std::thread heartbeat_thread_;  // sends heartbeats even while our own output waits for a terminal
 };
 
-}  // namespace tandem
+}  // namespace tandem::launch

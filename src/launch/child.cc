@@ -12,7 +12,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::launch {
 namespace {
 
 constexpr size_t kLongestLine = 65536;
@@ -191,4 +191,4 @@ std::vector<std::string> PipeLines::rest() {
   return lines;
 }
 
-}  // namespace tandem
+}  // namespace tandem::launch

@@ -9,9 +9,9 @@
 
 #include "dist/socket.h"
 
-namespace tandem {
+namespace tandem::launch {
 
-using Pipe = Socket;  // also an owned descriptor
+using Pipe = dist::Socket;  // also an owned descriptor
 
 struct ChildOptions {
   std::vector<std::string> arguments;    // the program first; found through PATH
@@ -59,4 +59,4 @@ class IgnoredPipeSignal {
   void (*old_)(int);
 };
 
-}  // namespace tandem
+}  // namespace tandem::launch

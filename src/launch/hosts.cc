@@ -7,7 +7,7 @@
 #include "core/lock.h"
 #include "dist/socket.h"
 
-namespace tandem {
+namespace tandem::launch {
 namespace {
 
 constexpr int kMostWorkers = 1024;  // workers on a host
@@ -47,7 +47,7 @@ std::vector<Host> parse_hosts(const std::string& text) {
 
 bool is_this_host(const std::string& name) {
   const std::string full = host_name();
-  return is_loopback(name) || name == full || name == full.substr(0, full.find('.'));
+  return dist::is_loopback(name) || name == full || name == full.substr(0, full.find('.'));
 }
 
 int count_workers(const std::vector<Host>& hosts) {
@@ -92,4 +92,4 @@ std::string shell_quoted(const std::string& word) {
   return quoted + "'";
 }
 
-}  // namespace tandem
+}  // namespace tandem::launch

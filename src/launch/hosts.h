@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::launch {
 
 struct Host {
   std::string name;
@@ -25,4 +25,4 @@ std::vector<std::string> split_command(const std::string& command);
 // Quotes the word, so that a shell takes it as it is.
 std::string shell_quoted(const std::string& word);
 
-}  // namespace tandem
+}  // namespace tandem::launch

@@ -13,7 +13,7 @@
 #include "launch/attempt.h"
 #include "launch/child.h"
 
-namespace tandem {
+namespace tandem::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenAttempts{1000};
@@ -38,7 +38,7 @@ void remove_hosts(std::vector<Host>& hosts, const std::vector<std::string>& name
 }  // namespace
 
 std::string own_binary() {
-  const std::string script = variable("TANDEM_PROGRAM");  // set by a script that brings its own libraries
+  const std::string script = dist::variable("TANDEM_PROGRAM");  // set by a script that brings its own libraries
   return script.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : script;
 }
 
@@ -57,7 +57,7 @@ void launch(const LaunchOptions& options) {
   const IgnoredPipeSignal ignored;
   std::vector<Host> hosts = options.hosts;
   LaunchOptions all = options;
-  all.environment.push_back("TANDEM_LAUNCH=" + random_token());  // workers recognise a restart by it
+  all.environment.push_back("TANDEM_LAUNCH=" + dist::random_token());  // workers recognise a restart by it
   for (int attempt = 0;; ++attempt) {
     std::string cause;
     std::vector<std::string> lost;
@@ -81,4 +81,4 @@ void launch(const LaunchOptions& options) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::launch

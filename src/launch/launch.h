@@ -6,7 +6,7 @@
 
 #include "launch/hosts.h"
 
-namespace tandem {
+namespace tandem::launch {
 
 struct LaunchOptions {
   std::vector<Host> hosts;
@@ -32,4 +32,4 @@ void launch_here(int workers, const std::vector<std::string>& command);
 // This program's own path, by which hosts with the same files have it too.
 std::string own_binary();
 
-}  // namespace tandem
+}  // namespace tandem::launch

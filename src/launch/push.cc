@@ -14,7 +14,7 @@
 #include "dist/environment.h"
 #include "dist/message.h"
 
-namespace tandem {
+namespace tandem::launch {
 
 namespace fs = std::filesystem;
 
@@ -63,7 +63,7 @@ std::string loader_of(const std::vector<std::string>& libraries) {
   fail("the loader of this program was not found");
 }
 
-std::string first_line(const std::string& text) { return printable(text.substr(0, text.find('\n')), 300); }
+std::string first_line(const std::string& text) { return dist::printable(text.substr(0, text.find('\n')), 300); }
 
 }  // namespace
 
@@ -88,7 +88,7 @@ std::string sha256_file(const std::string& path) {
 
 Push::Push(std::string agent_command, std::string binary, std::vector<std::string> paths, std::string directory)
     : agent_command_(std::move(agent_command)), binary_(std::move(binary)), directory_(std::move(directory)) {
-  if (!variable("TANDEM_PROGRAM").empty()) {  // a script, and the binary and libraries that it starts
+  if (!dist::variable("TANDEM_PROGRAM").empty()) {  // a script, and the binary and libraries that it starts
     const fs::path folder = fs::path(binary_).parent_path();
     const bool beside = fs::exists(binary_ + ".bin");
     paths.push_back(binary_);
@@ -113,8 +113,8 @@ void Push::to(const Host& host) {
 
 std::string Push::run(const Host& host, const std::string& command, const std::string& input) {
   const RemoteResult result = run_on_host(host, agent_command_, command, input);
-  require(result.code == 0, "host {}: `{}` failed with code {}: {}", host.name, printable(command, 200), result.code,
-          first_line(result.err));
+  require(result.code == 0, "host {}: `{}` failed with code {}: {}", host.name, dist::printable(command, 200),
+          result.code, first_line(result.err));
   return result.out;
 }
 
@@ -198,4 +198,4 @@ void Push::send_libraries(const Host& host) {
                         to, to));
 }
 
-}  // namespace tandem
+}  // namespace tandem::launch

@@ -9,7 +9,7 @@
 
 #include "launch/hosts.h"
 
-namespace tandem {
+namespace tandem::launch {
 
 // The result of a shell command on a host that was reached through the agent command.
 struct RemoteResult {
@@ -45,4 +45,4 @@ class Push {
   Files files_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::launch

@@ -10,7 +10,7 @@
 #include "launch/child.h"
 #include "launch/push.h"
 
-namespace tandem {
+namespace tandem::launch {
 namespace {
 
 constexpr size_t kMostOutput = 64U << 20;
@@ -89,4 +89,4 @@ RemoteResult run_on_host(const Host& host, const std::string& agent_command, con
   return result;
 }
 
-}  // namespace tandem
+}  // namespace tandem::launch

@@ -43,13 +43,13 @@ auto guarded(const log::Redirect::Sink& sink, const Body& body) {
 
 struct Translator::State {
   State(const std::filesystem::path& path, const ModelOptions& options)
-      : backend(make_backend(options.device, options.threads)),
-        compute(compute_type(options.precision, *backend)),
+      : backend(backend::make_backend(options.device, options.threads)),
+        compute(backend::compute_type(options.precision, *backend)),
         model(*backend, path, compute, options.use_average),
         decoder(*backend, model.model(), model.weights()),
         lines(decoder, model.subwords(Side::source), model.subwords(Side::target), options.threads),
         pairs(*backend, model.model(), model.weights()) {
-    const ModelConfig& config = model.model().config();
+    const model::ModelConfig& config = model.model().config();
     info = {.directory = model.directory().string(),
             .step = model.step(),
             .device = backend->description(),
@@ -59,7 +59,7 @@ struct Translator::State {
             .target_vocabulary = config.target_vocabulary,
             .usual_batch = backend->traits().decode_sentences};
     if (model.weights().masters.memory == Memory::device) {
-      gpu = gpu_of_this_thread();
+      gpu = backend::gpu_of_this_thread();
     }
   }
 
@@ -77,7 +77,7 @@ struct Translator::State {
     const std::lock_guard lock(busy);
     return guarded(sink, [&] {
       if (gpu >= 0) {
-        use_gpu(gpu);
+        backend::use_gpu(gpu);
       }
       return body();
     });
@@ -86,13 +86,13 @@ struct Translator::State {
   std::mutex busy;
   log::Redirect::Sink sink;
   ModelInfo info;
-  std::unique_ptr<Backend> backend;
+  std::unique_ptr<backend::Backend> backend;
   int gpu = -1;
   DType compute;
-  InferenceModel model;
-  BatchDecoder decoder;
-  LineTranslator lines;
-  PairScorer pairs;
+  store::InferenceModel model;
+  decode::BatchDecoder decoder;
+  decode::LineTranslator lines;
+  decode::PairScorer pairs;
 };
 
 Translator::Translator(const std::filesystem::path& model, const ModelOptions& options) {

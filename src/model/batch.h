@@ -3,15 +3,15 @@
 
 #include "backend/backend.h"
 
-namespace tandem {
+namespace tandem::model {
 
 struct PackedSide {
   View tokens;    // i32 [1, rows]: what the model reads (target: bos w1..wn)
   View position;  // i32 [1, rows]: place in the sentence, from 0
   View starts;    // i32 [1, sentences + 1]
   int64_t longest = 0;
-  TokenOrder order;     // for the embedding's gradient; empty in evaluation
-  RowParts parts = {};  // for the gradients of matrices
+  backend::TokenOrder order;     // for the embedding's gradient; empty in evaluation
+  backend::RowParts parts = {};  // for the gradients of matrices
 
   int64_t rows() const { return tokens.cols; }
 };
@@ -19,8 +19,8 @@ struct PackedSide {
 struct Batch {
   PackedSide source;
   PackedSide target;
-  View labels;                       // i32 [1, target rows]: w1..wn eos; -1 = none
-  const StepState* state = nullptr;  // in the backend's memory; null in evaluation
+  View labels;                                // i32 [1, target rows]: w1..wn eos; -1 = none
+  const backend::StepState* state = nullptr;  // in the backend's memory; null in evaluation
 };
 
-}  // namespace tandem
+}  // namespace tandem::model

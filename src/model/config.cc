@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::model {
 
 ModelConfig preset(const std::string& name) {
   ModelConfig config;  // base
@@ -75,7 +75,7 @@ std::string problems(const ModelConfig& config) {
   found.unless(config.feed_forward % 8 == 0, "feed_forward is {}; use a multiple of 8.", config.feed_forward);
   found.unless(config.heads < 1 || config.width % config.heads == 0, "width {} is not a multiple of the {} heads.",
                config.width, config.heads);
-  found.unless(config.activation != Activation::none, "the activation is none; use relu, gelu or swish.");
+  found.unless(config.activation != backend::Activation::none, "the activation is none; use relu, gelu or swish.");
   found.integer("max_length", config.max_length, 2, kLargestLength);
   found.rate("dropout", config.dropout);
   found.rate("attention_dropout", config.attention_dropout);
@@ -83,4 +83,4 @@ std::string problems(const ModelConfig& config) {
   return found.text();
 }
 
-}  // namespace tandem
+}  // namespace tandem::model

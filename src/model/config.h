@@ -6,7 +6,7 @@
 
 #include "backend/backend.h"
 
-namespace tandem {
+namespace tandem::model {
 
 enum class NormPlace : uint8_t { pre, post };
 
@@ -26,7 +26,7 @@ struct ModelConfig {
   int heads = 8;                // width must be a multiple of heads
   int64_t feed_forward = 2048;  // f
   NormPlace norm = NormPlace::pre;
-  Activation activation = Activation::relu;
+  backend::Activation activation = backend::Activation::relu;
   Tie tie = Tie::all;
   bool attention_bias = false;
   int64_t max_length = 256;  // longest sentence in pieces, the end mark included
@@ -43,4 +43,4 @@ ModelConfig preset(const std::string& name);
 // All impossible values, one sentence each, separated by newlines; empty when the config is sound.
 std::string problems(const ModelConfig& config);
 
-}  // namespace tandem
+}  // namespace tandem::model

@@ -6,7 +6,7 @@
 
 #include "model/config.h"
 
-namespace tandem {
+namespace tandem::model {
 
 // Inclusive, but for `above` and `below`.
 struct Range {
@@ -42,4 +42,4 @@ void visit_model(ModelConfig& c, Visit& visit) {
   visit("model.activation_dropout", c.activation_dropout, Range{});
 }
 
-}  // namespace tandem
+}  // namespace tandem::model

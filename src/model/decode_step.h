@@ -5,7 +5,7 @@
 
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::model {
 
 struct DecodeStep {
   View tokens;                   // i32 [1, R]: the last piece of each hypothesis
@@ -20,4 +20,4 @@ struct DecodeStep {
   View memory_length;            // i32 [1, R]
 };
 
-}  // namespace tandem
+}  // namespace tandem::model

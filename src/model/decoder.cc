@@ -2,19 +2,19 @@
 
 #include "model/places.h"
 
-namespace tandem {
+namespace tandem::model {
 
 namespace {
 
 std::string layer_name(int layer) { return fmt::format("decoder.layers.{}", layer); }
 
-Linear make_memory(ParameterLayout& layout, const ModelConfig& config) {
+nn::Linear make_memory(ParameterLayout& layout, const ModelConfig& config) {
   std::vector<std::string> names;
   names.reserve(static_cast<size_t>(config.decoder_layers));
   for (int l = 0; l < config.decoder_layers; ++l) {
     names.push_back(layer_name(l) + ".cross.kv");
   }
-  return Linear::make(layout, names, 2 * config.width, config.width, config.attention_bias);
+  return nn::Linear::make(layout, names, 2 * config.width, config.width, config.attention_bias);
 }
 
 }  // namespace
@@ -27,26 +27,26 @@ Decoder::Decoder(ParameterLayout& layout, const ModelConfig& config)
     const std::string name = layer_name(l);
     const LayerPlaces places = layer_places(config.heads, places_index(l));
     stack_.add_sublayer(layout, name + ".self.norm", places.self_output);
-    self_.push_back(SelfAttention::make(layout, name + ".self", config.width, config.attention_bias));
+    self_.push_back(nn::SelfAttention::make(layout, name + ".self", config.width, config.attention_bias));
     stack_.sum_bias_of(self_.back().out);
     stack_.add_sublayer(layout, name + ".cross.norm", places.cross_output);
-    cross_.push_back(CrossAttention::make(layout, name + ".cross", config.width, config.attention_bias));
+    cross_.push_back(nn::CrossAttention::make(layout, name + ".cross", config.width, config.attention_bias));
     stack_.sum_bias_of(cross_.back().out);
     stack_.add_sublayer(layout, name + ".ffn.norm", places.feed_forward_output);
     feed_forward_.push_back(
-        FeedForward::make(layout, name + ".ffn", config.width, config.feed_forward, config.activation));
+        nn::FeedForward::make(layout, name + ".ffn", config.width, config.feed_forward, config.activation));
     stack_.sum_bias_of(feed_forward_.back().out);
   }
   stack_.finish(layout, "decoder.norm");
 }
 
-View Decoder::memory(const Context& context, const View& output) const {
+View Decoder::memory(const nn::Context& context, const View& output) const {
   const View result = context.take(output.rows, int64_t{2} * config_.decoder_layers * config_.width);
   memory_.forward(context, result, output);
   return result;
 }
 
-void Decoder::memory_backward(const Context& context, const View& doutput, const View& dmemory,
+void Decoder::memory_backward(const nn::Context& context, const View& doutput, const View& dmemory,
                               const View& output) const {
   memory_.backward_weight(context, dmemory, output, Side::source);
   context.note_complete_from(memory_.weight);
@@ -61,8 +61,8 @@ View Decoder::values_of(const View& memory, size_t layer) const {
   return memory.slice_cols(static_cast<int64_t>(layer) * 2 * config_.width + config_.width, config_.width);
 }
 
-AttentionShape Decoder::self_shape(const Context& context, int layer, const PackedSide& target,
-                                   const View& plan) const {
+backend::AttentionShape Decoder::self_shape(const nn::Context& context, int layer, const PackedSide& target,
+                                            const View& plan) const {
   const LayerPlaces places = layer_places(config_.heads, places_index(layer));
   return {.heads = config_.heads,
           .causal = true,
@@ -74,8 +74,8 @@ AttentionShape Decoder::self_shape(const Context& context, int layer, const Pack
           .plan = plan};
 }
 
-AttentionShape Decoder::cross_shape(const Context& context, int layer, const PackedSide& target,
-                                    const PackedSide& source, const View& plan) const {
+backend::AttentionShape Decoder::cross_shape(const nn::Context& context, int layer, const PackedSide& target,
+                                             const PackedSide& source, const View& plan) const {
   const LayerPlaces places = layer_places(config_.heads, places_index(layer));
   return {.heads = config_.heads,
           .causal = false,
@@ -87,7 +87,7 @@ AttentionShape Decoder::cross_shape(const Context& context, int layer, const Pac
           .plan = plan};
 }
 
-Decoder::Saved Decoder::forward(const Context& context, const View& x, const View& memory, const PackedSide& target,
+Decoder::Saved Decoder::forward(const nn::Context& context, const View& x, const View& memory, const PackedSide& target,
                                 const PackedSide& source) const {
   Saved saved;
   const View self_plan = context.plan_attention(target.starts, x.rows, target.starts, x.rows);
@@ -105,14 +105,14 @@ Decoder::Saved Decoder::forward(const Context& context, const View& x, const Vie
       return cross_[l].output(saved.cross[l]);
     }
     const uint32_t place = layer_places(config_.heads, places_index(layer)).activation;
-    const Dropout dropout = context.dropout(config_.activation_dropout, place, Side::target);
+    const backend::Dropout dropout = context.dropout(config_.activation_dropout, place, Side::target);
     saved.feed_forward.push_back(feed_forward_[l].forward(context, input, dropout));
     return feed_forward_[l].output(saved.feed_forward[l]);
   });
   return saved;
 }
 
-View Decoder::backward(const Context& context, const Saved& saved, const View& doutput, const View& dmemory) const {
+View Decoder::backward(const nn::Context& context, const Saved& saved, const View& doutput, const View& dmemory) const {
   return stack_.backward(context, saved.stack, doutput,
                          [&](int i, const View& dinput, const View& dbranch, bool accumulate) {
                            const auto l = static_cast<size_t>(i / 3);
@@ -127,4 +127,4 @@ View Decoder::backward(const Context& context, const Saved& saved, const View& d
                          });
 }
 
-}  // namespace tandem
+}  // namespace tandem::model

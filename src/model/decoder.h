@@ -12,7 +12,7 @@
 #include "nn/residual_stack.h"
 #include "nn/self_attention.h"
 
-namespace tandem {
+namespace tandem::model {
 
 class Decoder {
  public:
@@ -20,43 +20,46 @@ class Decoder {
 
   // Keys and values of every layer's attention to the source, in one product. output: the encoder's, C [S, D].
   // C [S, L * 2D]: layer l's keys in the columns from l * 2D, its values in the columns from l * 2D + D.
-  View memory(const Context& context, const View& output) const;
+  View memory(const nn::Context& context, const View& output) const;
   // Writes doutput C [S, D].
-  void memory_backward(const Context& context, const View& doutput, const View& dmemory, const View& output) const;
+  void memory_backward(const nn::Context& context, const View& doutput, const View& dmemory, const View& output) const;
 
   struct Saved {
-    std::vector<SelfAttention::Saved> self;
-    std::vector<CrossAttention::Saved> cross;
-    std::vector<FeedForward::Saved> feed_forward;
-    ResidualStack::Saved stack;
+    std::vector<nn::SelfAttention::Saved> self;
+    std::vector<nn::CrossAttention::Saved> cross;
+    std::vector<nn::FeedForward::Saved> feed_forward;
+    nn::ResidualStack::Saved stack;
 
     const View& output() const { return stack.output(); }  // C [T, D]
   };
   // x C [T, D]: the embedded target.
-  Saved forward(const Context& context, const View& x, const View& memory, const PackedSide& target,
+  Saved forward(const nn::Context& context, const View& x, const View& memory, const PackedSide& target,
                 const PackedSide& source) const;
   // Overwrites doutput, writes dmemory; returns the gradient of x.
-  View backward(const Context& context, const Saved& saved, const View& doutput, const View& dmemory) const;
+  View backward(const nn::Context& context, const Saved& saved, const View& doutput, const View& dmemory) const;
 
   // One position of each hypothesis: x C [R, D] to the output C [R, D]. Writes the step's rows of the caches.
-  View step(const Context& context, const View& x, const DecodeStep& step) const;
+  View step(const nn::Context& context, const View& x, const DecodeStep& step) const;
 
  private:
   View keys_of(const View& memory, size_t layer) const;
   View values_of(const View& memory, size_t layer) const;
-  AttentionShape self_shape(const Context& context, int layer, const PackedSide& target, const View& plan) const;
-  AttentionShape cross_shape(const Context& context, int layer, const PackedSide& target, const PackedSide& source,
-                             const View& plan) const;
+  backend::AttentionShape self_shape(const nn::Context& context, int layer, const PackedSide& target,
+                                     const View& plan) const;
+  backend::AttentionShape cross_shape(const nn::Context& context, int layer, const PackedSide& target,
+                                      const PackedSide& source, const View& plan) const;
   int places_index(int layer) const { return config_.encoder_layers + layer; }
-  PendingProduct self_step(const Context& context, size_t layer, const View& input, const DecodeStep& step) const;
-  PendingProduct cross_step(const Context& context, size_t layer, const View& input, const DecodeStep& step) const;
+  nn::PendingProduct self_step(const nn::Context& context, size_t layer, const View& input,
+                               const DecodeStep& step) const;
+  nn::PendingProduct cross_step(const nn::Context& context, size_t layer, const View& input,
+                                const DecodeStep& step) const;
 
   const ModelConfig config_;
-  Linear memory_;
-  ResidualStack stack_;
-  std::vector<SelfAttention> self_;
-  std::vector<CrossAttention> cross_;
-  std::vector<FeedForward> feed_forward_;
+  nn::Linear memory_;
+  nn::ResidualStack stack_;
+  std::vector<nn::SelfAttention> self_;
+  std::vector<nn::CrossAttention> cross_;
+  std::vector<nn::FeedForward> feed_forward_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::model

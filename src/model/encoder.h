@@ -10,29 +10,29 @@
 #include "nn/residual_stack.h"
 #include "nn/self_attention.h"
 
-namespace tandem {
+namespace tandem::model {
 
 class Encoder {
  public:
   Encoder(ParameterLayout& layout, const ModelConfig& config);
 
   struct Saved {
-    std::vector<SelfAttention::Saved> attention;
-    std::vector<FeedForward::Saved> feed_forward;
-    ResidualStack::Saved stack;
+    std::vector<nn::SelfAttention::Saved> attention;
+    std::vector<nn::FeedForward::Saved> feed_forward;
+    nn::ResidualStack::Saved stack;
 
     const View& output() const { return stack.output(); }  // C [S, D]
   };
   // x C [S, D]: the embedded source.
-  Saved forward(const Context& context, const View& x, const PackedSide& source) const;
+  Saved forward(const nn::Context& context, const View& x, const PackedSide& source) const;
   // Overwrites doutput; returns the gradient of x.
-  View backward(const Context& context, const Saved& saved, const View& doutput) const;
+  View backward(const nn::Context& context, const Saved& saved, const View& doutput) const;
 
  private:
   const ModelConfig config_;
-  ResidualStack stack_;
-  std::vector<SelfAttention> attention_;
-  std::vector<FeedForward> feed_forward_;
+  nn::ResidualStack stack_;
+  std::vector<nn::SelfAttention> attention_;
+  std::vector<nn::FeedForward> feed_forward_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::model

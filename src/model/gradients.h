@@ -7,7 +7,7 @@
 #include "core/side.h"
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::model {
 
 struct Gradients {
   Gradients(const View& all) : flat(all) {}  // NOLINT(google-explicit-constructor): most callers have only this
@@ -24,4 +24,4 @@ struct Gradients {
   std::function<void(Side)> rows_complete = {};
 };
 
-}  // namespace tandem
+}  // namespace tandem::model

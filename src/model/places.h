@@ -15,7 +15,7 @@
 
 #include "core/side.h"
 
-namespace tandem {
+namespace tandem::model {
 
 constexpr uint32_t embedding_place(Side side) { return side == Side::source ? 0 : 1; }
 
@@ -29,4 +29,4 @@ constexpr LayerPlaces layer_places(int heads, int layer) {
   return {first, first + h, first + 2 * h, first + 2 * h + 1, first + 2 * h + 2, first + 2 * h + 3};
 }
 
-}  // namespace tandem
+}  // namespace tandem::model

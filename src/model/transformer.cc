@@ -4,30 +4,30 @@
 
 #include "model/places.h"
 
-namespace tandem {
+namespace tandem::model {
 
 namespace {
 
-const ModelConfig& checked(const ModelConfig& config, const Backend& backend) {
+const ModelConfig& checked(const ModelConfig& config, const backend::Backend& backend) {
   const std::string wrong = problems(config);
   require(wrong.empty(), "the model cannot be made: {}", wrong);
   backend.traits().require_sizes(config.width, config.heads);
   return config;
 }
 
-Embedding make_source_embedding(ParameterLayout& layout, const ModelConfig& config) {
+nn::Embedding make_source_embedding(ParameterLayout& layout, const ModelConfig& config) {
   const char* name = config.tie == Tie::all ? "embedding.weight" : "source_embedding.weight";
   return {layout.add_matrix(name, config.source_vocabulary, config.width, Init::embedding)};
 }
 
-Embedding make_target_embedding(ParameterLayout& layout, const ModelConfig& config, const Embedding& source) {
+nn::Embedding make_target_embedding(ParameterLayout& layout, const ModelConfig& config, const nn::Embedding& source) {
   if (config.tie == Tie::all) {
     return source;
   }
   return {layout.add_matrix("target_embedding.weight", config.target_vocabulary, config.width, Init::embedding)};
 }
 
-OutputLoss make_output(ParameterLayout& layout, const ModelConfig& config, const Embedding& target) {
+nn::OutputLoss make_output(ParameterLayout& layout, const ModelConfig& config, const nn::Embedding& target) {
   if (config.tie != Tie::none) {
     return {target.table};
   }
@@ -36,7 +36,7 @@ OutputLoss make_output(ParameterLayout& layout, const ModelConfig& config, const
 
 }  // namespace
 
-Transformer::Transformer(Backend& backend, const ModelConfig& config, DType master)
+Transformer::Transformer(backend::Backend& backend, const ModelConfig& config, DType master)
     : backend_(backend),
       config_(checked(config, backend)),
       source_embedding_(make_source_embedding(layout_, config_)),
@@ -45,7 +45,7 @@ Transformer::Transformer(Backend& backend, const ModelConfig& config, DType mast
       decoder_(layout_, config_),
       output_(make_output(layout_, config_, target_embedding_)) {
   require(master == DType::f32 || master == DType::f64, "master weights are f32 or f64, not {}", name_of(master));
-  const std::vector<double> table = sinusoid_positions(config_.max_length, config_.width);
+  const std::vector<double> table = nn::sinusoid_positions(config_.max_length, config_.width);
   position_memory_ = backend.allocate(table.size() * size_of(master));
   positions_ = position_memory_.view(master, config_.max_length, config_.width);
   if (master == DType::f64) {
@@ -56,31 +56,31 @@ Transformer::Transformer(Backend& backend, const ModelConfig& config, DType mast
   }
 }
 
-Context Transformer::context_for(const Weights& weights, Arena& arena) const {
-  require_shape(weights.masters, 1, layout_.flat_size(), "the flat master weights");
-  require_shape(weights.compute, 1, layout_.flat_size(), "the flat compute weights");
+nn::Context Transformer::context_for(const nn::Weights& weights, Arena& arena) const {
+  nn::require_shape(weights.masters, 1, layout_.flat_size(), "the flat master weights");
+  nn::require_shape(weights.compute, 1, layout_.flat_size(), "the flat compute weights");
   return {.backend = backend_, .arena = arena, .layout = layout_, .weights = weights};
 }
 
-Dropout Transformer::embedding_dropout(const Context& context, Side side) const {
+backend::Dropout Transformer::embedding_dropout(const nn::Context& context, Side side) const {
   return context.dropout(config_.dropout, embedding_place(side), side);
 }
 
-View Transformer::embed(const Context& context, const Embedding& embedding, const View& tokens, const View& position,
-                        Side side) const {
+View Transformer::embed(const nn::Context& context, const nn::Embedding& embedding, const View& tokens,
+                        const View& position, Side side) const {
   const View x = context.take(tokens.cols, config_.width);
   embedding.forward(context, x, tokens, position, positions_, embedding_dropout(context, side));
   return x;
 }
 
-View Transformer::embed(const Context& context, const PackedSide& packed, Side side) const {
+View Transformer::embed(const nn::Context& context, const PackedSide& packed, Side side) const {
   require(packed.longest <= config_.max_length, "a sentence of {} pieces for a model of at most {}", packed.longest,
           config_.max_length);
   return embed(context, side == Side::source ? source_embedding_ : target_embedding_, packed.tokens, packed.position,
                side);
 }
 
-Transformer::Pass Transformer::forward(const Context& context, const Batch& batch) const {
+Transformer::Pass Transformer::forward(const nn::Context& context, const Batch& batch) const {
   require(batch.source.starts.cols == batch.target.starts.cols, "{} source and {} target sentences in a batch",
           batch.source.starts.cols - 1, batch.target.starts.cols - 1);
   Pass pass;
@@ -91,11 +91,11 @@ Transformer::Pass Transformer::forward(const Context& context, const Batch& batc
   return pass;
 }
 
-void Transformer::train(const Weights& weights, const Gradients& gradients, const Batch& batch, float smoothing,
-                        LossTotals* totals, Arena& arena) const {
-  require_shape(gradients.flat, 1, layout_.flat_size(), "the flat gradients");
+void Transformer::train(const nn::Weights& weights, const Gradients& gradients, const Batch& batch, float smoothing,
+                        backend::LossTotals* totals, Arena& arena) const {
+  nn::require_shape(gradients.flat, 1, layout_.flat_size(), "the flat gradients");
   require(batch.state != nullptr, "training needs the step's state");
-  Context context = context_for(weights, arena);
+  nn::Context context = context_for(weights, arena);
   context.gradients = gradients.flat;
   context.accumulate = gradients.accumulate;
   context.state = batch.state;
@@ -123,7 +123,7 @@ void Transformer::train(const Weights& weights, const Gradients& gradients, cons
   backend_.hold_sums(true);
   const View dmemory = context.take(pass.memory.rows, pass.memory.cols);
   {
-    const Scratch scratch(arena);
+    const nn::Scratch scratch(arena);
     const View doutput = context.take(batch.target.rows(), config_.width);
     output_.train(context, totals, doutput, pass.decoder.output(), batch.labels, smoothing);
     if (gradients.complete && config_.tie != Tie::none) {
@@ -140,39 +140,39 @@ void Transformer::train(const Weights& weights, const Gradients& gradients, cons
   embed_backward(context, gradients, dsource, batch.source, Side::source);
 }
 
-void Transformer::embed_backward(const Context& context, const Gradients& gradients, const View& dx,
+void Transformer::embed_backward(const nn::Context& context, const Gradients& gradients, const View& dx,
                                  const PackedSide& packed, Side side) const {
   const bool source = side == Side::source;
   const View& rows = source ? gradients.source_rows : gradients.target_rows;
   const View table = context.gradient((source ? source_embedding_ : target_embedding_).table);
-  Embedding::backward(context, rows.empty() ? table : rows, dx, packed.order, embedding_dropout(context, side));
+  nn::Embedding::backward(context, rows.empty() ? table : rows, dx, packed.order, embedding_dropout(context, side));
   if (gradients.rows_complete) {
     gradients.rows_complete(side);
   }
 }
 
-void Transformer::evaluate(const Weights& weights, const Batch& batch, float smoothing, LossTotals* totals,
+void Transformer::evaluate(const nn::Weights& weights, const Batch& batch, float smoothing, backend::LossTotals* totals,
                            Arena& arena) const {
-  const Context context = context_for(weights, arena);
+  const nn::Context context = context_for(weights, arena);
   const Pass pass = forward(context, batch);
   output_.evaluate(context, totals, pass.decoder.output(), batch.labels, smoothing);
 }
 
-View Transformer::logits(const Weights& weights, const Batch& batch, Arena& arena) const {
-  const Context context = context_for(weights, arena);
+View Transformer::logits(const nn::Weights& weights, const Batch& batch, Arena& arena) const {
+  const nn::Context context = context_for(weights, arena);
   return output_.logits(context, forward(context, batch).decoder.output());
 }
 
-View Transformer::encode(const Weights& weights, const PackedSide& source, Arena& arena) const {
-  const Context context = context_for(weights, arena);
+View Transformer::encode(const nn::Weights& weights, const PackedSide& source, Arena& arena) const {
+  const nn::Context context = context_for(weights, arena);
   const View x = embed(context, source, Side::source);
   return decoder_.memory(context, encoder_.forward(context, x, source).output());
 }
 
-View Transformer::decode(const Weights& weights, const DecodeStep& step, Arena& arena) const {
-  const Context context = context_for(weights, arena);
+View Transformer::decode(const nn::Weights& weights, const DecodeStep& step, Arena& arena) const {
+  const nn::Context context = context_for(weights, arena);
   const View x = embed(context, target_embedding_, step.tokens, step.position, Side::target);
   return output_.logits(context, decoder_.step(context, x, step));
 }
 
-}  // namespace tandem
+}  // namespace tandem::model

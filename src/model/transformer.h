@@ -15,13 +15,13 @@
 #include "tensor/arena.h"
 #include "tensor/parameters.h"
 
-namespace tandem {
+namespace tandem::model {
 
 class Transformer {
  public:
   // The backend must outlive the model. Uploads the position table, in the master type M. Fails with all of the
   // config's problems, and where the backend cannot take such a model.
-  Transformer(Backend& backend, const ModelConfig& config, DType master = DType::f32);
+  Transformer(backend::Backend& backend, const ModelConfig& config, DType master = DType::f32);
 
   const ModelConfig& config() const { return config_; }
   const ParameterLayout& parameters() const { return layout_; }
@@ -31,24 +31,25 @@ class Transformer {
   }
 
   // Forward and backward over one micro-batch with dropout: adds to *totals and adds to or writes the gradients.
-  void train(const Weights& weights, const Gradients& gradients, const Batch& batch, float smoothing,
-             LossTotals* totals, Arena& arena) const;
+  void train(const nn::Weights& weights, const Gradients& gradients, const Batch& batch, float smoothing,
+             backend::LossTotals* totals, Arena& arena) const;
 
   // Forward only, without dropout: adds to *totals.
-  void evaluate(const Weights& weights, const Batch& batch, float smoothing, LossTotals* totals, Arena& arena) const;
+  void evaluate(const nn::Weights& weights, const Batch& batch, float smoothing, backend::LossTotals* totals,
+                Arena& arena) const;
 
   // Logits C [T, V] of a batch, without dropout (tests, scoring).
-  View logits(const Weights& weights, const Batch& batch, Arena& arena) const;
+  View logits(const nn::Weights& weights, const Batch& batch, Arena& arena) const;
 
   // ---- decoding
   // Keys and values of every decoder layer's attention to the source: C [S, L * 2D], layer l's keys in the columns
   // from l * 2D, its values in the columns from l * 2D + D.
-  View encode(const Weights& weights, const PackedSide& source, Arena& arena) const;
+  View encode(const nn::Weights& weights, const PackedSide& source, Arena& arena) const;
 
   // One position for each of R hypotheses; returns logits C [R, V]. The layers' new keys and values are written to
   // the rows [write_row, write_row + R) of the caches before they are read.
-  using DecodeStep = tandem::DecodeStep;
-  View decode(const Weights& weights, const DecodeStep& step, Arena& arena) const;
+  using DecodeStep = tandem::model::DecodeStep;
+  View decode(const nn::Weights& weights, const DecodeStep& step, Arena& arena) const;
 
  private:
   struct Pass {
@@ -56,24 +57,24 @@ class Transformer {
     View memory;
     Decoder::Saved decoder;
   };
-  Pass forward(const Context& context, const Batch& batch) const;
-  View embed(const Context& context, const Embedding& embedding, const View& tokens, const View& position,
+  Pass forward(const nn::Context& context, const Batch& batch) const;
+  View embed(const nn::Context& context, const nn::Embedding& embedding, const View& tokens, const View& position,
              Side side) const;
-  View embed(const Context& context, const PackedSide& packed, Side side) const;
-  Dropout embedding_dropout(const Context& context, Side side) const;
-  void embed_backward(const Context& context, const Gradients& gradients, const View& dx, const PackedSide& packed,
+  View embed(const nn::Context& context, const PackedSide& packed, Side side) const;
+  backend::Dropout embedding_dropout(const nn::Context& context, Side side) const;
+  void embed_backward(const nn::Context& context, const Gradients& gradients, const View& dx, const PackedSide& packed,
                       Side side) const;
-  Context context_for(const Weights& weights, Arena& arena) const;
+  nn::Context context_for(const nn::Weights& weights, Arena& arena) const;
 
-  Backend& backend_;
+  backend::Backend& backend_;
   const ModelConfig config_;
   ParameterLayout layout_;  // the members below add their parameters to it in this order
-  Embedding source_embedding_, target_embedding_;
+  nn::Embedding source_embedding_, target_embedding_;
   Encoder encoder_;
   Decoder decoder_;
-  OutputLoss output_;
+  nn::OutputLoss output_;
   Buffer position_memory_;
   View positions_;  // M [max_length, D]
 };
 
-}  // namespace tandem
+}  // namespace tandem::model

@@ -15,7 +15,7 @@
 #include "tensor/arena.h"
 #include "tensor/parameters.h"
 
-namespace tandem {
+namespace tandem::nn {
 
 // The model's numbers, all flat with the model's layout. In f32 and f64 `compute` is the same memory as `masters`.
 struct Weights {
@@ -24,16 +24,16 @@ struct Weights {
 };
 
 struct Context {
-  Backend& backend;
+  backend::Backend& backend;
   Arena& arena;
   const ParameterLayout& layout;
   Weights weights;
-  View gradients = {};               // G [1, flat]; empty where there is no backward pass
-  bool accumulate = true;            // false: what the gradients hold is overwritten, not added to
-  const StepState* state = nullptr;  // in the backend's memory; needed in training
-  bool training = false;             // dropout is on and what the backward pass needs is kept
-  RowParts source_parts = {};        // of the batch's rows
-  RowParts target_parts = {};
+  View gradients = {};                        // G [1, flat]; empty where there is no backward pass
+  bool accumulate = true;                     // false: what the gradients hold is overwritten, not added to
+  const backend::StepState* state = nullptr;  // in the backend's memory; needed in training
+  bool training = false;                      // dropout is on and what the backward pass needs is kept
+  backend::RowParts source_parts = {};        // of the batch's rows
+  backend::RowParts target_parts = {};
   // Told in a backward pass: the gradients of this parameter and of all after it are complete. May be empty.
   std::function<void(ParameterLayout::Id first)> complete_from = {};
 
@@ -52,24 +52,24 @@ struct Context {
 
   // For attention of these sides' rows to each other, in all layers.
   View plan_attention(const View& query_starts, int64_t query_rows, const View& key_starts, int64_t key_rows) const {
-    const AttentionShape shape{.query_starts = query_starts, .key_starts = key_starts};
+    const backend::AttentionShape shape{.query_starts = query_starts, .key_starts = key_starts};
     const int64_t size = backend.attention_plan_size(shape, query_rows);
     if (size == 0) {
       return {};
     }
     const View plan = arena.take(DType::i32, 1, size);
-    backend.run(op::PlanAttention{.plan = plan,
-                                  .query_starts = query_starts,
-                                  .key_starts = key_starts,
-                                  .query_rows = query_rows,
-                                  .key_rows = key_rows});
+    backend.run(backend::op::PlanAttention{.plan = plan,
+                                           .query_starts = query_starts,
+                                           .key_starts = key_starts,
+                                           .query_rows = query_rows,
+                                           .key_rows = key_rows});
     return plan;
   }
 
-  RowParts parts(Side side) const { return side == Side::source ? source_parts : target_parts; }
+  backend::RowParts parts(Side side) const { return side == Side::source ? source_parts : target_parts; }
 
-  Dropout dropout(float rate, uint32_t place, Side side) const {
-    return training ? Dropout{rate, place, side, state} : Dropout{};
+  backend::Dropout dropout(float rate, uint32_t place, Side side) const {
+    return training ? backend::Dropout{rate, place, side, state} : backend::Dropout{};
   }
 };
 
@@ -91,4 +91,4 @@ inline void require_shape(const ConstView& view, int64_t rows, int64_t cols, std
           view.cols, rows, cols);
 }
 
-}  // namespace tandem
+}  // namespace tandem::nn

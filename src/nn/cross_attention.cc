@@ -1,6 +1,6 @@
 #include "nn/cross_attention.h"
 
-namespace tandem {
+namespace tandem::nn {
 
 CrossAttention CrossAttention::make(ParameterLayout& layout, const std::string& name, int64_t width, bool with_bias) {
   CrossAttention layer;
@@ -11,7 +11,7 @@ CrossAttention CrossAttention::make(ParameterLayout& layout, const std::string& 
 }
 
 CrossAttention::Saved CrossAttention::forward(const Context& context, const View& input, const View& k, const View& v,
-                                              const AttentionShape& shape) const {
+                                              const backend::AttentionShape& shape) const {
   require(width % shape.heads == 0, "{} heads do not divide the width {}", shape.heads, width);
   require_shape(shape.key_starts, 1, shape.query_starts.cols, "the sentence starts of cross-attention's keys");
   require_shape(k, k.rows, width, "cross-attention's keys");
@@ -24,8 +24,8 @@ CrossAttention::Saved CrossAttention::forward(const Context& context, const View
               .log_sums = context.training ? context.take_master(shape.heads, input.rows) : View{},
               .shape = shape};
   q.forward(context, saved.q, input);
-  context.backend.run(
-      op::Attention{.out = saved.mixed, .log_sums = saved.log_sums, .q = saved.q, .k = k, .v = v, .shape = shape});
+  context.backend.run(backend::op::Attention{
+      .out = saved.mixed, .log_sums = saved.log_sums, .q = saved.q, .k = k, .v = v, .shape = shape});
   return saved;
 }
 
@@ -37,21 +37,21 @@ void CrossAttention::backward(const Context& context, const Saved& saved, const 
   const View dmixed = context.take(dbranch.rows, width);
   const View dq = context.take(dbranch.rows, width);
   out.backward_input(context, dmixed, dbranch);
-  context.backend.run(op::AttentionBackward{.dq = dq,
-                                            .dk = dk,
-                                            .dv = dv,
-                                            .dout = dmixed,
-                                            .out = saved.mixed,
-                                            .log_sums = saved.log_sums,
-                                            .q = saved.q,
-                                            .k = saved.k,
-                                            .v = saved.v,
-                                            .shape = saved.shape});
-  const WeightGradient gradients[] = {out.weight_gradient(context, dbranch, saved.mixed),
-                                      q.weight_gradient(context, dq, saved.input)};
-  context.backend.run(op::LinearBackwardWeights{
+  context.backend.run(backend::op::AttentionBackward{.dq = dq,
+                                                     .dk = dk,
+                                                     .dv = dv,
+                                                     .dout = dmixed,
+                                                     .out = saved.mixed,
+                                                     .log_sums = saved.log_sums,
+                                                     .q = saved.q,
+                                                     .k = saved.k,
+                                                     .v = saved.v,
+                                                     .shape = saved.shape});
+  const backend::WeightGradient gradients[] = {out.weight_gradient(context, dbranch, saved.mixed),
+                                               q.weight_gradient(context, dq, saved.input)};
+  context.backend.run(backend::op::LinearBackwardWeights{
       .gradients = gradients, .parts = context.parts(saved.shape.dropout.side), .accumulate = context.accumulate});
   q.backward_input(context, dinput, dq, accumulate);
 }
 
-}  // namespace tandem
+}  // namespace tandem::nn

@@ -4,7 +4,7 @@
 
 #include "nn/linear.h"
 
-namespace tandem {
+namespace tandem::nn {
 
 struct CrossAttention {
   Linear q, out;
@@ -18,15 +18,15 @@ struct CrossAttention {
     View k, v;      // [S, D], columns of a wider matrix
     View mixed;     // [T, D]: the attention's output
     View log_sums;  // M [H, T]; empty outside training
-    AttentionShape shape;
+    backend::AttentionShape shape;
   };
   // But for the last product, which is left to the caller.
   Saved forward(const Context& context, const View& input, const View& k, const View& v,
-                const AttentionShape& shape) const;
+                const backend::AttentionShape& shape) const;
   PendingProduct output(const Saved& saved) const { return {out, saved.mixed}; }
   // dinput is written, or added to where `accumulate`; dk and dv are written.
   void backward(const Context& context, const Saved& saved, const View& dinput, const View& dk, const View& dv,
                 const View& dbranch, bool accumulate) const;
 };
 
-}  // namespace tandem
+}  // namespace tandem::nn

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tandem {
+namespace tandem::nn {
 
 namespace {
 
@@ -12,28 +12,28 @@ float scale_of(int64_t width) { return std::sqrt(static_cast<float>(width)); }
 }  // namespace
 
 void Embedding::forward(const Context& context, const View& x, const View& tokens, const View& position,
-                        const View& positions, const Dropout& dropout) const {
+                        const View& positions, const backend::Dropout& dropout) const {
   const View weights = context.compute(table);
   require_shape(x, tokens.cols, weights.cols, "the output of an embedding");
   require_shape(position, 1, tokens.cols, "the positions of the tokens");
   require_shape(positions, positions.rows, weights.cols, "the position table");
   require(positions.dtype == context.weights.masters.dtype, "the position table is {} and the master weights are {}",
           name_of(positions.dtype), name_of(context.weights.masters.dtype));
-  context.backend.run(op::Embed{.x = x,
-                                .tokens = tokens,
-                                .position = position,
-                                .table = weights,
-                                .positions = positions,
-                                .scale = scale_of(weights.cols),
-                                .dropout = dropout});
+  context.backend.run(backend::op::Embed{.x = x,
+                                         .tokens = tokens,
+                                         .position = position,
+                                         .table = weights,
+                                         .positions = positions,
+                                         .scale = scale_of(weights.cols),
+                                         .dropout = dropout});
 }
 
-void Embedding::backward(const Context& context, const View& dtable, const View& dx, const TokenOrder& order,
-                         const Dropout& dropout) {
+void Embedding::backward(const Context& context, const View& dtable, const View& dx, const backend::TokenOrder& order,
+                         const backend::Dropout& dropout) {
   require_shape(dx, dx.rows, dtable.cols, "the output gradient of an embedding");
   require(!order.rows.empty() && order.rows.cols <= dx.rows, "a token order of {} rows for a gradient of {} rows",
           order.rows.cols, dx.rows);
-  context.backend.run(op::EmbedBackward{
+  context.backend.run(backend::op::EmbedBackward{
       .dtable = dtable, .dx = dx, .order = order, .scale = scale_of(dtable.cols), .dropout = dropout});
 }
 
@@ -52,4 +52,4 @@ std::vector<double> sinusoid_positions(int64_t length, int64_t width) {
   return table;
 }
 
-}  // namespace tandem
+}  // namespace tandem::nn

@@ -1,9 +1,9 @@
 #include "nn/feed_forward.h"
 
-namespace tandem {
+namespace tandem::nn {
 
 FeedForward FeedForward::make(ParameterLayout& layout, const std::string& name, int64_t width, int64_t hidden,
-                              Activation activation) {
+                              backend::Activation activation) {
   FeedForward layer;
   layer.in = Linear::make(layout, name + ".in", hidden, width, true);
   layer.out = Linear::make(layout, name + ".out", width, hidden, true);
@@ -12,18 +12,19 @@ FeedForward FeedForward::make(ParameterLayout& layout, const std::string& name, 
   return layer;
 }
 
-FeedForward::Saved FeedForward::forward(const Context& context, const View& input, const Dropout& dropout) const {
+FeedForward::Saved FeedForward::forward(const Context& context, const View& input,
+                                        const backend::Dropout& dropout) const {
   Saved saved;
   saved.input = input;
   saved.dropout = dropout;
-  if (activation != Activation::relu && activation != Activation::none) {
+  if (activation != backend::Activation::relu && activation != backend::Activation::none) {
     saved.pre = context.take(input.rows, hidden);
   }
-  if (activation == Activation::relu && context.training) {
+  if (activation == backend::Activation::relu && context.training) {
     saved.gate = context.arena.take(DType::i32, input.rows, (hidden + 31) / 32);
   }
   saved.hidden = context.take(input.rows, hidden);
-  op::Linear product = in.product(context, saved.hidden, input);
+  backend::op::Linear product = in.product(context, saved.hidden, input);
   product.pre = saved.pre;
   product.gate = saved.gate;
   product.activation = activation;
@@ -36,7 +37,7 @@ void FeedForward::backward(const Context& context, const Saved& saved, const Vie
                            bool accumulate) const {
   const Scratch scratch(context.arena);
   const View dhidden = context.take(dbranch.rows, hidden);
-  op::LinearBackwardInput gradient = out.input_gradient(context, dhidden, dbranch);
+  backend::op::LinearBackwardInput gradient = out.input_gradient(context, dhidden, dbranch);
   gradient.column_sums = in.bias_gradient(context);
   gradient.saved = saved.pre.empty() ? saved.hidden : saved.pre;
   gradient.gate = saved.gate;
@@ -45,10 +46,10 @@ void FeedForward::backward(const Context& context, const Saved& saved, const Vie
   gradient.accumulate_sums = context.accumulate;
   context.backend.run(gradient);
   in.backward_input(context, dinput, dhidden, accumulate);  // first, while dhidden may still be in the cache
-  const WeightGradient gradients[] = {in.weight_gradient(context, dhidden, saved.input, false),
-                                      out.weight_gradient(context, dbranch, saved.hidden)};
-  context.backend.run(op::LinearBackwardWeights{
+  const backend::WeightGradient gradients[] = {in.weight_gradient(context, dhidden, saved.input, false),
+                                               out.weight_gradient(context, dbranch, saved.hidden)};
+  context.backend.run(backend::op::LinearBackwardWeights{
       .gradients = gradients, .parts = context.parts(saved.dropout.side), .accumulate = context.accumulate});
 }
 
-}  // namespace tandem
+}  // namespace tandem::nn

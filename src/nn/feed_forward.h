@@ -3,29 +3,29 @@
 
 #include "nn/linear.h"
 
-namespace tandem {
+namespace tandem::nn {
 
 struct FeedForward {
   Linear in, out;
   int64_t hidden = 0;
-  Activation activation = Activation::relu;
+  backend::Activation activation = backend::Activation::relu;
 
   static FeedForward make(ParameterLayout& layout, const std::string& name, int64_t width, int64_t hidden,
-                          Activation activation);
+                          backend::Activation activation);
 
   struct Saved {
     View input;   // [R, D]
     View pre;     // [R, F] before the activation; empty for relu, whose output says enough
     View hidden;  // [R, F] after activation and dropout
     View gate;    // relu in training: room for a bit for each of hidden's elements
-    Dropout dropout;
+    backend::Dropout dropout;
   };
   // But for the last product, which is left to the caller.
-  Saved forward(const Context& context, const View& input, const Dropout& dropout) const;
+  Saved forward(const Context& context, const View& input, const backend::Dropout& dropout) const;
   PendingProduct output(const Saved& saved) const { return {out, saved.hidden}; }
   // dinput is written, or added to where `accumulate`.
   void backward(const Context& context, const Saved& saved, const View& dinput, const View& dbranch,
                 bool accumulate) const;
 };
 
-}  // namespace tandem
+}  // namespace tandem::nn

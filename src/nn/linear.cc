@@ -1,6 +1,6 @@
 #include "nn/linear.h"
 
-namespace tandem {
+namespace tandem::nn {
 
 Linear Linear::make(ParameterLayout& layout, const std::string& name, int64_t out, int64_t in, bool with_bias) {
   return make(layout, std::span(&name, 1), out, in, with_bias);
@@ -35,14 +35,14 @@ View Linear::bias_in(const Context& context, const View& flat) const {
   return rows.reshape(1, rows.size());
 }
 
-op::Linear Linear::product(const Context& context, const View& y, const View& x) const {
+backend::op::Linear Linear::product(const Context& context, const View& y, const View& x) const {
   const View w = weights(context);
   require_shape(x, x.rows, w.cols, "the input of a matrix product");
   require_shape(y, x.rows, w.rows, "the output of a matrix product");
   return {.y = y, .x = x, .w = w, .bias = biases(context)};
 }
 
-op::LinearBackwardInput Linear::input_gradient(const Context& context, const View& dx, const View& dy) const {
+backend::op::LinearBackwardInput Linear::input_gradient(const Context& context, const View& dx, const View& dy) const {
   const View w = weights(context);
   require_shape(dy, dy.rows, w.rows, "the output gradient of a matrix product");
   require_shape(dx, dy.rows, w.cols, "the input gradient of a matrix product");
@@ -50,12 +50,13 @@ op::LinearBackwardInput Linear::input_gradient(const Context& context, const Vie
 }
 
 void Linear::backward_input(const Context& context, const View& dx, const View& dy, bool accumulate) const {
-  op::LinearBackwardInput gradient = input_gradient(context, dx, dy);
+  backend::op::LinearBackwardInput gradient = input_gradient(context, dx, dy);
   gradient.accumulate = accumulate;
   context.backend.run(gradient);
 }
 
-WeightGradient Linear::weight_gradient(const Context& context, const View& dy, const View& x, bool with_bias) const {
+backend::WeightGradient Linear::weight_gradient(const Context& context, const View& dy, const View& x,
+                                                bool with_bias) const {
   const View dw = weight_in(context, context.gradients);
   require_shape(dy, dy.rows, dw.rows, "the output gradient of a matrix product");
   require_shape(x, dy.rows, dw.cols, "the input of a matrix product");
@@ -63,9 +64,9 @@ WeightGradient Linear::weight_gradient(const Context& context, const View& dy, c
 }
 
 void Linear::backward_weight(const Context& context, const View& dy, const View& x, Side side) const {
-  const WeightGradient gradient = weight_gradient(context, dy, x);
-  context.backend.run(op::LinearBackwardWeights{
+  const backend::WeightGradient gradient = weight_gradient(context, dy, x);
+  context.backend.run(backend::op::LinearBackwardWeights{
       .gradients = {&gradient, 1}, .parts = context.parts(side), .accumulate = context.accumulate});
 }
 
-}  // namespace tandem
+}  // namespace tandem::nn

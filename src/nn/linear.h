@@ -6,7 +6,7 @@
 
 #include "nn/context.h"
 
-namespace tandem {
+namespace tandem::nn {
 
 struct Linear {
   ParameterLayout::Id weight = -1;  // the first of `parts` matrices [out / parts, in] that lie together
@@ -24,10 +24,11 @@ struct Linear {
   View biases(const Context& context) const { return bias_in(context, context.weights.compute); }  // empty: no bias
 
   // The ops, to which the caller may add what else is to be done in them.
-  op::Linear product(const Context& context, const View& y, const View& x) const;
-  op::LinearBackwardInput input_gradient(const Context& context, const View& dx, const View& dy) const;
+  backend::op::Linear product(const Context& context, const View& y, const View& x) const;
+  backend::op::LinearBackwardInput input_gradient(const Context& context, const View& dx, const View& dy) const;
   // with_bias false: the bias's gradient is made elsewhere (see bias_gradient).
-  WeightGradient weight_gradient(const Context& context, const View& dy, const View& x, bool with_bias = true) const;
+  backend::WeightGradient weight_gradient(const Context& context, const View& dy, const View& x,
+                                          bool with_bias = true) const;
 
   void forward(const Context& context, const View& y, const View& x) const {
     context.backend.run(product(context, y, x));
@@ -48,4 +49,4 @@ struct PendingProduct {
   View x;
 };
 
-}  // namespace tandem
+}  // namespace tandem::nn

@@ -3,19 +3,19 @@
 #include <algorithm>
 #include <vector>
 
-namespace tandem {
+namespace tandem::nn {
 
 namespace {
 
 // The end of the chunk of at most `most` rows that begins at `first`: where a part ends, if one does.
-int64_t chunk_end(int64_t first, int64_t most, int64_t rows, RowParts parts) {
+int64_t chunk_end(int64_t first, int64_t most, int64_t rows, backend::RowParts parts) {
   const int64_t limit = std::min(first + most, rows);
   const auto after = std::upper_bound(parts.begin(), parts.end(), limit);
   return after != parts.begin() && *(after - 1) > first ? *(after - 1) : limit;
 }
 
 // The parts of the rows [first, end), counted from `first`.
-std::vector<int32_t> parts_inside(RowParts parts, int64_t first, int64_t end) {
+std::vector<int32_t> parts_inside(backend::RowParts parts, int64_t first, int64_t end) {
   std::vector<int32_t> inside;
   if (!parts.empty()) {
     inside.push_back(0);
@@ -47,17 +47,18 @@ void for_each_chunk(const OutputLoss& loss, const Context& context, const View& 
 
 }  // namespace
 
-void OutputLoss::evaluate(const Context& context, LossTotals* totals, const View& hidden, const View& labels,
+void OutputLoss::evaluate(const Context& context, backend::LossTotals* totals, const View& hidden, const View& labels,
                           float smoothing) const {
   for_each_chunk(*this, context, hidden, labels, [&](const View& memory, int64_t first, int64_t rows) {
     const View logits = memory.slice_rows(0, rows);
-    context.backend.run(op::Linear{.y = logits, .x = hidden.slice_rows(first, rows), .w = context.compute(matrix)});
-    context.backend.run(op::CrossEntropy{
+    context.backend.run(
+        backend::op::Linear{.y = logits, .x = hidden.slice_rows(first, rows), .w = context.compute(matrix)});
+    context.backend.run(backend::op::CrossEntropy{
         .totals = totals, .logits = logits, .labels = labels.slice_cols(first, rows), .smoothing = smoothing});
   });
 }
 
-void OutputLoss::train(const Context& context, LossTotals* totals, const View& dhidden, const View& hidden,
+void OutputLoss::train(const Context& context, backend::LossTotals* totals, const View& dhidden, const View& hidden,
                        const View& labels, float smoothing) const {
   require(context.state != nullptr, "training needs the step's state");
   require_shape(dhidden, hidden.rows, hidden.cols, "the gradient of the output projection's input");
@@ -67,17 +68,17 @@ void OutputLoss::train(const Context& context, LossTotals* totals, const View& d
   }
   for_each_chunk(*this, context, hidden, labels, [&](const View& memory, int64_t first, int64_t rows) {
     const std::vector<int32_t> parts = parts_inside(context.target_parts, first, first + rows);
-    context.backend.run(op::ProjectedLoss{.totals = totals,
-                                          .dx = dhidden.slice_rows(first, rows),
-                                          .dw = dw,
-                                          .logits = memory,
-                                          .x = hidden.slice_rows(first, rows),
-                                          .w = context.compute(matrix),
-                                          .labels = labels.slice_cols(first, rows),
-                                          .smoothing = smoothing,
-                                          .state = context.state,
-                                          .parts = parts,
-                                          .accumulate = context.accumulate || first > 0});
+    context.backend.run(backend::op::ProjectedLoss{.totals = totals,
+                                                   .dx = dhidden.slice_rows(first, rows),
+                                                   .dw = dw,
+                                                   .logits = memory,
+                                                   .x = hidden.slice_rows(first, rows),
+                                                   .w = context.compute(matrix),
+                                                   .labels = labels.slice_cols(first, rows),
+                                                   .smoothing = smoothing,
+                                                   .state = context.state,
+                                                   .parts = parts,
+                                                   .accumulate = context.accumulate || first > 0});
   });
 }
 
@@ -85,8 +86,8 @@ View OutputLoss::logits(const Context& context, const View& hidden) const {
   const View w = context.compute(matrix);
   require_shape(hidden, hidden.rows, w.cols, "the input of the output projection");
   const View logits = context.take(hidden.rows, w.rows);
-  context.backend.run(op::Linear{.y = logits, .x = hidden, .w = w});
+  context.backend.run(backend::op::Linear{.y = logits, .x = hidden, .w = w});
   return logits;
 }
 
-}  // namespace tandem
+}  // namespace tandem::nn

@@ -5,7 +5,7 @@
 
 #include "nn/linear.h"
 
-namespace tandem {
+namespace tandem::nn {
 
 struct ResidualNorm {
   ParameterLayout::Id gamma = -1, beta = -1;
@@ -17,13 +17,13 @@ struct ResidualNorm {
     View sum;         // [R, D]
     View normed;      // [R, D]
     View statistics;  // M [R, 2]
-    Dropout dropout;
+    backend::Dropout dropout;
   };
   // Without a branch: the sum is the residual itself.
   Saved forward(const Context& context, const View& residual) const;
   // The branch is what the product makes; `room` [R, D] may hold it for a while.
   Saved forward(const Context& context, const View& residual, const PendingProduct& branch, const View& room,
-                const Dropout& dropout) const;
+                const backend::Dropout& dropout) const;
 
   // dresidual may be the memory of dnormed or dsum; dbranch and dsum may be empty. dbias, M [1, D] or empty: the
   // gradient of a bias that was added to the branch last.
@@ -31,4 +31,4 @@ struct ResidualNorm {
                 const View& dnormed, const View& dsum, const View& dbias = {}) const;
 };
 
-}  // namespace tandem
+}  // namespace tandem::nn

@@ -1,6 +1,6 @@
 #include "nn/residual_stack.h"
 
-namespace tandem {
+namespace tandem::nn {
 
 void ResidualStack::add_sublayer(ParameterLayout& layout, const std::string& name, uint32_t place) {
   norms_.push_back(ResidualNorm::make(layout, name, width_));
@@ -32,7 +32,7 @@ ResidualStack::Saved ResidualStack::forward(const Context& context, const View& 
   }
   for (int i = 0; i < sublayers(); ++i) {
     const PendingProduct last = sublayer(i, input);
-    const Dropout dropout = context.dropout(rate_, places_[static_cast<size_t>(i)], side_);
+    const backend::Dropout dropout = context.dropout(rate_, places_[static_cast<size_t>(i)], side_);
     saved.norms.push_back(norms_[saved.norms.size()].forward(context, residual, last, branch, dropout));
     input = saved.norms.back().normed;
     residual = pre_norm_ ? saved.norms.back().sum : input;
@@ -63,4 +63,4 @@ View ResidualStack::backward(const Context& context, const Saved& saved, const V
   return dresidual;
 }
 
-}  // namespace tandem
+}  // namespace tandem::nn

@@ -14,7 +14,7 @@
 #include "nn/linear.h"
 #include "nn/residual_norm.h"
 
-namespace tandem {
+namespace tandem::nn {
 
 class ResidualStack {
  public:
@@ -56,4 +56,4 @@ class ResidualStack {
   std::vector<ResidualNorm> norms_;  // of each sublayer, and the last one of a pre-norm stack
 };
 
-}  // namespace tandem
+}  // namespace tandem::nn

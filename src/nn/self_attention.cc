@@ -1,6 +1,6 @@
 #include "nn/self_attention.h"
 
-namespace tandem {
+namespace tandem::nn {
 
 SelfAttention SelfAttention::make(ParameterLayout& layout, const std::string& name, int64_t width, bool with_bias) {
   SelfAttention layer;
@@ -11,7 +11,7 @@ SelfAttention SelfAttention::make(ParameterLayout& layout, const std::string& na
 }
 
 SelfAttention::Saved SelfAttention::forward(const Context& context, const View& input,
-                                            const AttentionShape& shape) const {
+                                            const backend::AttentionShape& shape) const {
   require(width % shape.heads == 0, "{} heads do not divide the width {}", shape.heads, width);
   require_shape(shape.key_starts, 1, shape.query_starts.cols, "the sentence starts of self-attention's keys");
   Saved saved{.input = input,
@@ -20,12 +20,12 @@ SelfAttention::Saved SelfAttention::forward(const Context& context, const View& 
               .log_sums = context.training ? context.take_master(shape.heads, input.rows) : View{},
               .shape = shape};
   qkv.forward(context, saved.qkv, input);
-  context.backend.run(op::Attention{.out = saved.mixed,
-                                    .log_sums = saved.log_sums,
-                                    .q = queries(saved.qkv),
-                                    .k = keys(saved.qkv),
-                                    .v = values(saved.qkv),
-                                    .shape = shape});
+  context.backend.run(backend::op::Attention{.out = saved.mixed,
+                                             .log_sums = saved.log_sums,
+                                             .q = queries(saved.qkv),
+                                             .k = keys(saved.qkv),
+                                             .v = values(saved.qkv),
+                                             .shape = shape});
   return saved;
 }
 
@@ -35,21 +35,21 @@ void SelfAttention::backward(const Context& context, const Saved& saved, const V
   const View dmixed = context.take(dbranch.rows, width);
   const View dqkv = context.take(dbranch.rows, 3 * width);
   out.backward_input(context, dmixed, dbranch);
-  context.backend.run(op::AttentionBackward{.dq = queries(dqkv),
-                                            .dk = keys(dqkv),
-                                            .dv = values(dqkv),
-                                            .dout = dmixed,
-                                            .out = saved.mixed,
-                                            .log_sums = saved.log_sums,
-                                            .q = queries(saved.qkv),
-                                            .k = keys(saved.qkv),
-                                            .v = values(saved.qkv),
-                                            .shape = saved.shape});
-  const WeightGradient gradients[] = {out.weight_gradient(context, dbranch, saved.mixed),
-                                      qkv.weight_gradient(context, dqkv, saved.input)};
-  context.backend.run(op::LinearBackwardWeights{
+  context.backend.run(backend::op::AttentionBackward{.dq = queries(dqkv),
+                                                     .dk = keys(dqkv),
+                                                     .dv = values(dqkv),
+                                                     .dout = dmixed,
+                                                     .out = saved.mixed,
+                                                     .log_sums = saved.log_sums,
+                                                     .q = queries(saved.qkv),
+                                                     .k = keys(saved.qkv),
+                                                     .v = values(saved.qkv),
+                                                     .shape = saved.shape});
+  const backend::WeightGradient gradients[] = {out.weight_gradient(context, dbranch, saved.mixed),
+                                               qkv.weight_gradient(context, dqkv, saved.input)};
+  context.backend.run(backend::op::LinearBackwardWeights{
       .gradients = gradients, .parts = context.parts(saved.shape.dropout.side), .accumulate = context.accumulate});
   qkv.backward_input(context, dinput, dqkv, accumulate);
 }
 
-}  // namespace tandem
+}  // namespace tandem::nn

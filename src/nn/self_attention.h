@@ -4,7 +4,7 @@
 
 #include "nn/linear.h"
 
-namespace tandem {
+namespace tandem::nn {
 
 struct SelfAttention {
   Linear qkv, out;
@@ -17,10 +17,10 @@ struct SelfAttention {
     View qkv;       // [R, 3D]
     View mixed;     // [R, D]: the attention's output
     View log_sums;  // M [H, R]; empty outside training
-    AttentionShape shape;
+    backend::AttentionShape shape;
   };
   // But for the last product, which is left to the caller.
-  Saved forward(const Context& context, const View& input, const AttentionShape& shape) const;
+  Saved forward(const Context& context, const View& input, const backend::AttentionShape& shape) const;
   PendingProduct output(const Saved& saved) const { return {out, saved.mixed}; }
   // dinput is written, or added to where `accumulate`.
   void backward(const Context& context, const Saved& saved, const View& dinput, const View& dbranch,
@@ -32,4 +32,4 @@ struct SelfAttention {
   View values(const View& all) const { return all.slice_cols(2 * width, width); }
 };
 
-}  // namespace tandem
+}  // namespace tandem::nn

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/log.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 AppendFile::AppendFile(const std::filesystem::path& path, bool must_be_new) : path_(path) {
   file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (must_be_new ? O_EXCL : 0), 0644);
@@ -53,4 +53,4 @@ void AppendFile::drop(const std::string& reason) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

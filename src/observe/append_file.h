@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace tandem {
+namespace tandem::observe {
 
 class AppendFile {
  public:
@@ -37,4 +37,4 @@ class AppendFile {
   bool broken_ = false;  // half a piece could not be taken back: nothing more is written
 };
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -145,4 +145,4 @@ Record train_record(const TrainPoint& point, bool first_rank) {
   return record;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

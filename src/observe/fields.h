@@ -13,7 +13,7 @@
 
 #include "observe/metrics.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();  // not in the record, or measured as NaN
 
@@ -110,7 +110,7 @@ template <class Point>
 struct Field {
   std::string_view name;
   const char* unit;
-  Merge merge;  // `last` in records that are never merged
+  Merge merge;            // `last` in records that are never merged
   double Point::*member;  // nullptr: written, not read
   const char* meaning;
   double most = kMostBelieved;  // that a reader believes; kAnyNumber: every number
@@ -312,4 +312,4 @@ inline double loss_weight(const TrainPoint& p) { return p.target_tokens > 0 ? p.
 // The record "train" of a stretch of steps, at its step and the present time.
 Record train_record(const TrainPoint& point, bool first_rank);
 
-}  // namespace tandem
+}  // namespace tandem::observe

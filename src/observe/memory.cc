@@ -3,7 +3,7 @@
 #include <fstream>
 #include <string>
 
-namespace tandem {
+namespace tandem::observe {
 
 int64_t peak_memory() {
   std::ifstream status("/proc/self/status");
@@ -18,4 +18,4 @@ int64_t peak_memory() {
   return 0;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-namespace tandem {
+namespace tandem::observe {
 
 // Bytes of resident memory at its highest (VmHWM); 0 where the system does not tell.
 int64_t peak_memory();
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -9,7 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -119,4 +119,4 @@ std::optional<Record> parse_record(const std::string& line) {
   return record;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-namespace tandem {
+namespace tandem::observe {
 
 double unix_time();  // seconds, with their fraction
 
@@ -50,4 +50,4 @@ std::string to_json(const Record& record);
 // left out.
 std::optional<Record> parse_record(const std::string& line);
 
-}  // namespace tandem
+}  // namespace tandem::observe

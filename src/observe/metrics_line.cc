@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -162,4 +162,4 @@ bool MetricsLine::parse_slowly(std::string_view line) {
   return true;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -11,7 +11,7 @@
 
 #include "observe/metrics.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 // Cut to what a report shows, between two characters.
 constexpr size_t kLongestText = 1 << 12, kLongestName = 128;  // bytes
@@ -48,4 +48,4 @@ class MetricsLine {
   std::optional<Record> record_;  // what the views point into after parse_slowly
 };
 
-}  // namespace tandem
+}  // namespace tandem::observe

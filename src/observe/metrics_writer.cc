@@ -10,7 +10,7 @@
 #include "observe/segments.h"
 #include "observe/thinning.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace fs = std::filesystem;
 
@@ -138,4 +138,4 @@ void MetricsWriter::thin_once() {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

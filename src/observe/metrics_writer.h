@@ -12,7 +12,7 @@
 #include "observe/append_file.h"
 #include "observe/metrics.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 class MetricsWriter {
  public:
@@ -41,4 +41,4 @@ class MetricsWriter {
   std::optional<AppendFile> file_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::observe

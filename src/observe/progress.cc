@@ -9,7 +9,7 @@
 
 #include "core/human.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -59,4 +59,4 @@ std::string status_line(const TrainPoint& window, int64_t last_step, double seco
   return line.size() <= most ? line : fmt::format("{}  {}", known[kStep], known[kLeft]).substr(0, most);
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -7,7 +7,7 @@
 #include "core/human.h"
 #include "observe/fields.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 // `window`: the steps since the last line. `last_step`: 0 = not known; `seconds_left`: below 0 or not finite = not
 // known.
@@ -21,4 +21,4 @@ std::string progress_bar(double share, int width = 20);
 // Bar and line in one; if the terminal is too narrow, without the less important parts.
 std::string status_line(const TrainPoint& window, int64_t last_step, double seconds_left, int columns);
 
-}  // namespace tandem
+}  // namespace tandem::observe

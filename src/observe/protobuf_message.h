@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace tandem {
+namespace tandem::observe {
 
 class ProtobufMessage {
  public:
@@ -55,4 +55,4 @@ class ProtobufMessage {
   std::string bytes_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -7,7 +7,7 @@
 #include "observe/run_reader.h"
 #include "observe/segments.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -279,4 +279,4 @@ RankMetrics read_rank(const std::filesystem::path& path, int rank, size_t most_p
   return metrics;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

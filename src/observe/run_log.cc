@@ -6,7 +6,7 @@
 
 #include "observe/fields.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -163,4 +163,4 @@ void RunLog::finish(bool success) {
   sync();
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

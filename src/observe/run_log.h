@@ -23,7 +23,7 @@
 #include "observe/metrics_writer.h"
 #include "observe/tensorboard.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 class RunLog {
  public:
@@ -61,4 +61,4 @@ class RunLog {
 // TensorBoard's tag for a record's number.
 std::string tag_of(const std::string& kind, const std::string& key);
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -12,7 +12,7 @@
 #include "core/file.h"
 #include "observe/metrics_line.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace fs = std::filesystem;
 
@@ -158,4 +158,4 @@ RunData read_run(const fs::path& path) {
   return run;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

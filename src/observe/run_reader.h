@@ -18,7 +18,7 @@
 
 #include "observe/fields.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 // The metrics of one rank, all segments together.
 struct RankMetrics {
@@ -82,4 +82,4 @@ RankMetrics read_rank(const std::filesystem::path& path, int rank = 0, size_t mo
 // Nothing where stats.json is missing or not what prepare writes.
 std::optional<PreparedStats> read_stats(const std::filesystem::path& prepared);
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace fs = std::filesystem;
 
@@ -114,4 +114,4 @@ std::vector<std::ifstream> open_segments(const fs::path& active) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <vector>
 
-namespace tandem {
+namespace tandem::observe {
 
 struct Segment {
   std::filesystem::path path;
@@ -36,4 +36,4 @@ std::filesystem::path partial_path(const std::filesystem::path& active);
 // may be renaming them. Empty where there is none; one that cannot be read is an error.
 std::vector<std::ifstream> open_segments(const std::filesystem::path& active);
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -12,7 +12,7 @@
 #include "observe/metrics.h"
 #include "observe/protobuf_message.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -159,4 +159,4 @@ void EventWriter::restart(double time, int64_t first_step) {
   write(event_at(time, first_step).message(7, ProtobufMessage().integer(1, 1)).bytes());
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

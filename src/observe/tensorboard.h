@@ -14,7 +14,7 @@
 
 #include "observe/append_file.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 using Scalars = std::vector<std::pair<std::string, double>>;
 using Hyperparameters = std::vector<std::pair<std::string, std::variant<double, std::string, bool>>>;
@@ -52,4 +52,4 @@ std::string version_event(double time);
 std::string scalar_event(double time, int64_t step, const Scalars& scalars);
 std::string text_event(double time, int64_t step, const std::string& tag, const std::string& markdown);
 
-}  // namespace tandem
+}  // namespace tandem::observe

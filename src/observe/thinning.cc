@@ -9,7 +9,7 @@
 #include "observe/fields.h"
 #include "observe/metrics_line.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -99,4 +99,4 @@ void thin(const std::vector<std::filesystem::path>& files, const std::filesystem
   writer.finish();
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -3,11 +3,11 @@
 
 #include "optim/optimizer.h"
 
-namespace tandem {
+namespace tandem::optim {
 
 class Adam final : public Optimizer {
  public:
-  Adam(Backend& backend, int64_t count, const UpdateSettings& settings);
+  Adam(backend::Backend& backend, int64_t count, const backend::UpdateSettings& settings);
 
   // The moments, f32 [1, count].
   View m() const { return m_.view(DType::f32, 1, count_); }
@@ -16,11 +16,11 @@ class Adam final : public Optimizer {
   std::vector<Slot> slots() const override { return {{"m", m()}, {"v", v()}}; }
 
  private:
-  void change_weights(const UpdateBuffers& part, int64_t first, const StepState* state,
-                      const UpdateState* update) override;
+  void change_weights(const UpdateBuffers& part, int64_t first, const backend::StepState* state,
+                      const backend::UpdateState* update) override;
 
   int64_t count_;
   Buffer m_, v_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::optim

@@ -11,7 +11,7 @@
 
 #include "backend/backend.h"
 
-namespace tandem {
+namespace tandem::optim {
 
 // A part of the model as an update works on it: flat buffers [1, n] in the backend's memory, owned by the caller.
 struct UpdateBuffers {
@@ -43,22 +43,24 @@ class Optimizer {
   virtual std::vector<Slot> slots() const = 0;
 
   // *update from the sums of squares of the gradient's parts, f64 [1, n], which are added in their order.
-  void prepare(UpdateState* update, const View& sums) {
-    backend_.run(op::PrepareUpdate{.update = update, .sums = sums, .settings = settings_});
+  void prepare(backend::UpdateState* update, const View& sums) {
+    backend_.run(backend::op::PrepareUpdate{.update = update, .sums = sums, .settings = settings_});
   }
   // One update of a part of the model: that from element `first` of the slots on. `state`, whose learning rate counts,
   // and `update` lie in the backend's memory. If the gradient is not finite, nothing changes.
-  void update(const UpdateBuffers& part, int64_t first, const StepState* state, const UpdateState* update);
+  void update(const UpdateBuffers& part, int64_t first, const backend::StepState* state,
+              const backend::UpdateState* update);
 
  protected:
   // The backend must outlive the optimizer.
-  Optimizer(Backend& backend, const UpdateSettings& settings) : backend_(backend), settings_(settings) {}
+  Optimizer(backend::Backend& backend, const backend::UpdateSettings& settings)
+      : backend_(backend), settings_(settings) {}
 
-  virtual void change_weights(const UpdateBuffers& part, int64_t first, const StepState* state,
-                              const UpdateState* update) = 0;
+  virtual void change_weights(const UpdateBuffers& part, int64_t first, const backend::StepState* state,
+                              const backend::UpdateState* update) = 0;
 
-  Backend& backend_;
-  const UpdateSettings settings_;
+  backend::Backend& backend_;
+  const backend::UpdateSettings settings_;
 };
 
 enum class OptimizerName : uint8_t { adam, adamw };
@@ -67,7 +69,7 @@ enum class OptimizerName : uint8_t { adam, adamw };
 bool needs_whole_parameters(OptimizerName name);
 
 // count: of the parameters that this rank updates.
-std::unique_ptr<Optimizer> make_optimizer(OptimizerName name, Backend& backend, int64_t count,
-                                          const UpdateSettings& settings);
+std::unique_ptr<Optimizer> make_optimizer(OptimizerName name, backend::Backend& backend, int64_t count,
+                                          const backend::UpdateSettings& settings);
 
-}  // namespace tandem
+}  // namespace tandem::optim

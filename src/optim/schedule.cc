@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::optim {
 
 namespace {
 
@@ -237,4 +237,4 @@ std::string explain(const ScheduleConfig& config) {
                      formula(config), multiplier, learning_rate(config, peak), peak);
 }
 
-}  // namespace tandem
+}  // namespace tandem::optim

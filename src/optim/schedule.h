@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::optim {
 
 enum class SchedulePolicy : uint8_t {
   fixed_lr,
@@ -54,4 +54,4 @@ double learning_rate(const ScheduleConfig& config, int64_t step);
 // One sentence: policy, formula with its numbers, highest rate and where it is reached.
 std::string explain(const ScheduleConfig& config);
 
-}  // namespace tandem
+}  // namespace tandem::optim

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 namespace {
 
@@ -99,4 +99,4 @@ NetworkModel infinitely_fast() {
   return {0, kInfinite, kInfinite, 0};
 }
 
-}  // namespace tandem
+}  // namespace tandem::preflight

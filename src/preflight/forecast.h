@@ -6,7 +6,7 @@
 
 #include "preflight/timeline.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 // Adding up over the ranks.
 struct NetworkModel {
@@ -36,4 +36,4 @@ StepTimeline with_micro_batches(StepTimeline step,
 NetworkModel at_rate(NetworkModel network, double factor);  // so many times as fast, where the network is what limits
 NetworkModel infinitely_fast();
 
-}  // namespace tandem
+}  // namespace tandem::preflight

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "preflight/rate.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 namespace {
 
@@ -19,16 +19,16 @@ double wall_clock() {
 }
 
 // By rank of the pair: `root` sends.
-double one_way(Communicator& pair, int root, double seconds) {
+double one_way(dist::Communicator& pair, int root, double seconds) {
   std::vector<float> data(kPiece);
   return measure_rate(
              pair, seconds, 16 << 10,
              [&](int64_t elements) {
-               std::vector<Handle> handles;
+               std::vector<dist::Handle> handles;
                for (int64_t left = elements; left > 0; left -= kPiece) {
                  handles.push_back(pair.start_broadcast(host_view(data.data(), 1, std::min(left, kPiece)), root));
                }
-               for (Handle& handle : handles) {
+               for (dist::Handle& handle : handles) {
                  handle.wait();
                }
              }) *
@@ -36,7 +36,7 @@ double one_way(Communicator& pair, int root, double seconds) {
 }
 
 // A question and its answer, many times; the quickest says most about the clocks.
-void compare_clocks(Communicator& pair, Link& link) {
+void compare_clocks(dist::Communicator& pair, Link& link) {
   link.round_trip = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kExchanges; ++i) {
     double asked = wall_clock(), there = 0;
@@ -55,9 +55,9 @@ void compare_clocks(Communicator& pair, Link& link) {
 
 }  // namespace
 
-std::vector<Link> measure_links(ProcessGroup& group, Communicator& control, double seconds) {
+std::vector<Link> measure_links(dist::ProcessGroup& group, dist::Communicator& control, double seconds) {
   std::vector<int> first(static_cast<size_t>(group.nodes()), -1);
-  for (const RankInfo& member : group.ranks()) {
+  for (const dist::RankInfo& member : group.ranks()) {
     int& rank = first[static_cast<size_t>(member.node)];
     rank = rank < 0 ? member.rank : rank;
   }
@@ -67,7 +67,7 @@ std::vector<Link> measure_links(ProcessGroup& group, Communicator& control, doub
     for (int from = 0; from < to; ++from) {
       const std::vector<int> ranks{first[static_cast<size_t>(from)], first[static_cast<size_t>(to)]};
       if (std::find(ranks.begin(), ranks.end(), group.rank()) != ranks.end()) {
-        Communicator& pair = group.add_communicator(fmt::format("preflight {} {}", from, to), ranks);
+        dist::Communicator& pair = group.add_communicator(fmt::format("preflight {} {}", from, to), ranks);
         Link link{.from = from, .to = to};
         compare_clocks(pair, link);
         link.there = one_way(pair, 0, each);
@@ -82,4 +82,4 @@ std::vector<Link> measure_links(ProcessGroup& group, Communicator& control, doub
   return links;
 }
 
-}  // namespace tandem
+}  // namespace tandem::preflight

@@ -5,7 +5,7 @@
 
 #include "dist/process_group.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 // Between the first ranks of two hosts.
 struct Link {
@@ -17,6 +17,6 @@ struct Link {
 };
 
 // Called by all ranks; every pair by itself, about `seconds` in all. The result is there on the pair's first rank.
-std::vector<Link> measure_links(ProcessGroup& group, Communicator& control, double seconds);
+std::vector<Link> measure_links(dist::ProcessGroup& group, dist::Communicator& control, double seconds);
 
-}  // namespace tandem
+}  // namespace tandem::preflight

@@ -10,7 +10,7 @@
 #include "preflight/step_trial.h"
 #include "train/product_rate.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 namespace {
 
@@ -33,21 +33,21 @@ fs::path existing_part(const std::string& run) {
   return path;
 }
 
-double sm_clock(const Backend& backend) {
+double sm_clock(const backend::Backend& backend) {
   const DeviceStream stream = backend.stream();
   if (stream.handle == nullptr) {
     return kNotMeasured;
   }
-  const auto nvml = Nvml::open("libnvidia-ml.so.1");
-  const NvmlDevice device = nvml ? nvml->device(gpu_bus_id(stream.device)) : nullptr;
+  const auto nvml = observe::Nvml::open("libnvidia-ml.so.1");
+  const observe::NvmlDevice device = nvml ? nvml->device(backend::gpu_bus_id(stream.device)) : nullptr;
   uint32_t mhz = 0;
   constexpr int kSmClock = 1;
   const bool known = device != nullptr && nvml->clock != nullptr && nvml->clock(device, kSmClock, &mhz) == 0;
   return known ? mhz : kNotMeasured;
 }
 
-RankMeasurements look_around(ProcessGroup& group, Backend& backend, const TrainConfig& config) {
-  const RankInfo& own = group.ranks()[static_cast<size_t>(group.rank())];
+RankMeasurements look_around(dist::ProcessGroup& group, backend::Backend& backend, const train::TrainConfig& config) {
+  const dist::RankInfo& own = group.ranks()[static_cast<size_t>(group.rank())];
   RankMeasurements found;
   found.rank = group.rank();
   found.node = group.node();
@@ -55,7 +55,7 @@ RankMeasurements look_around(ProcessGroup& group, Backend& backend, const TrainC
   found.address = own.address;
   found.interface = own.interface;
   found.device = backend.description();
-  found.gpus = gpu_count();
+  found.gpus = backend::gpu_count();
   found.memory_free = static_cast<double>(backend.memory_sizes().free);
   found.memory_total = static_cast<double>(backend.memory_sizes().total);
   const fs::path disk = existing_part(config.run);
@@ -65,7 +65,8 @@ RankMeasurements look_around(ProcessGroup& group, Backend& backend, const TrainC
 }
 
 // As training does: all ranks begin a step together.
-void time_steps(StepTrial& trial, Communicator& control, Backend& backend, std::vector<StepTimeline>& steps) {
+void time_steps(StepTrial& trial, dist::Communicator& control, backend::Backend& backend,
+                std::vector<StepTimeline>& steps) {
   const int warm_up = backend.traits().replays ? 4 : 2;
   for (int i = 0; i < warm_up; ++i) {
     control.barrier();
@@ -123,14 +124,14 @@ double time_both(StepTrial& trial, const SumCost& alone, DType wire, RankMeasure
 
 }  // namespace
 
-Measurements measure_all(ProcessGroup& group, const TrainConfig& config, const Prepared& data) {
+Measurements measure_all(dist::ProcessGroup& group, const train::TrainConfig& config, const data::Prepared& data) {
   const Stopwatch watch;
   std::vector<int> everyone;
-  for (const RankInfo& member : group.ranks()) {
+  for (const dist::RankInfo& member : group.ranks()) {
     everyone.push_back(member.rank);
   }
-  Communicator& control = group.add_communicator("preflight", everyone);
-  const auto backend = make_backend(config.device, config.threads);
+  dist::Communicator& control = group.add_communicator("preflight", everyone);
+  const auto backend = backend::make_backend(config.device, config.threads);
   Measurements all;
   RankMeasurements own = look_around(group, *backend, config);
   if (group.nodes() > 1) {
@@ -140,7 +141,7 @@ Measurements measure_all(ProcessGroup& group, const TrainConfig& config, const P
   StepTrial trial(group, *backend, data, config);
   log::info("matrix products, all ranks at once ...");
   control.barrier();
-  own.product_flops = measure_product_rate(*backend, trial.compute());
+  own.product_flops = train::measure_product_rate(*backend, trial.compute());
   own.clock_mhz = sm_clock(*backend);
   log::info("steps without the network ...");
   time_steps(trial, control, *backend, own.steps);
@@ -170,4 +171,4 @@ Measurements measure_all(ProcessGroup& group, const TrainConfig& config, const P
   return all;
 }
 
-}  // namespace tandem
+}  // namespace tandem::preflight

@@ -6,9 +6,9 @@
 #include "preflight/measurements.h"
 #include "train/config.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 // config as train's would be, made whole. The same on all ranks; about half a minute.
-Measurements measure_all(ProcessGroup& group, const TrainConfig& config, const Prepared& data);
+Measurements measure_all(dist::ProcessGroup& group, const train::TrainConfig& config, const data::Prepared& data);
 
-}  // namespace tandem
+}  // namespace tandem::preflight

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 namespace {
 
@@ -82,4 +82,4 @@ RankMeasurements parse_measurements(const std::string& text) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::preflight

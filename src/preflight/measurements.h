@@ -9,7 +9,7 @@
 #include "preflight/sums.h"
 #include "preflight/timeline.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
@@ -47,4 +47,4 @@ struct Measurements {
 std::string to_text(const RankMeasurements& measurements);
 RankMeasurements parse_measurements(const std::string& text);
 
-}  // namespace tandem
+}  // namespace tandem::preflight

@@ -9,7 +9,7 @@
 #include "observe/verdicts/exchange.h"
 #include "preflight/warnings.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 namespace {
 
@@ -89,7 +89,7 @@ std::vector<StepTimeline> changed(std::vector<StepTimeline> steps, const Change&
   return steps;
 }
 
-void add_what_ifs(Prediction& p, const Measurements& m, const TrainConfig& config,
+void add_what_ifs(Prediction& p, const Measurements& m, const train::TrainConfig& config,
                   const std::vector<StepTimeline>& steps) {
   const auto add = [&](const std::string& name, const Forecast& f, double batch = 1) {
     p.what_if.push_back({name, f.step, batch * m.target_tokens / f.step});
@@ -127,7 +127,7 @@ void add_what_ifs(Prediction& p, const Measurements& m, const TrainConfig& confi
   add("one worker alone", forecast(single, infinitely_fast()));
 }
 
-void add_duration(Prediction& p, const Measurements& m, const StopConfig& stop, double price) {
+void add_duration(Prediction& p, const Measurements& m, const train::StopConfig& stop, double price) {
   const auto earlier = [&p](double steps) { p.steps = p.steps > 0 ? std::min(p.steps, steps) : steps; };
   if (stop.max_steps > 0) {
     earlier(static_cast<double>(stop.max_steps));
@@ -197,7 +197,7 @@ double slowest_link(const Measurements& m) {
 std::string link_sentence(double bytes_per_second) {
   constexpr double kNear = 0.84;   // TCP moves 84 to 95 % of a port's speed
   constexpr double kPlain = 10e9;  // faster ones are told less surely apart
-  const double bits = 8 * bytes_per_second, port = port_speed(bits);
+  const double bits = 8 * bytes_per_second, port = observe::port_speed(bits);
   std::string moves = "this link moves " + rate_text(bytes_per_second);
   if (!(bits >= kNear * port)) {
     return moves;
@@ -206,7 +206,7 @@ std::string link_sentence(double bytes_per_second) {
   return port <= kPlain ? fmt::format("{}: it is a {}", moves, name) : fmt::format("{}, as a {} does", moves, name);
 }
 
-Prediction predict(const Measurements& m, const TrainConfig& config, double price) {
+Prediction predict(const Measurements& m, const train::TrainConfig& config, double price) {
   require(!m.ranks.empty(), "no rank has measured anything");
   Prediction p;
   const std::vector<StepTimeline> steps = group_steps(m);
@@ -221,4 +221,4 @@ Prediction predict(const Measurements& m, const TrainConfig& config, double pric
   return p;
 }
 
-}  // namespace tandem
+}  // namespace tandem::preflight

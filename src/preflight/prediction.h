@@ -8,7 +8,7 @@
 #include "preflight/measurements.h"
 #include "train/config.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 struct WhatIf {
   std::string name;
@@ -31,7 +31,7 @@ struct Prediction {
 };
 
 // price: for an hour of all hosts together; NaN = not given.
-Prediction predict(const Measurements& measurements, const TrainConfig& config, double price);
+Prediction predict(const Measurements& measurements, const train::TrainConfig& config, double price);
 
 // "this link moves 12.0 MB/s (96.0 Mbit/s): it is a 100 Mbit port"
 std::string link_sentence(double bytes_per_second);
@@ -39,4 +39,4 @@ std::string link_sentence(double bytes_per_second);
 // The slowest direction of all links, bytes a second; NaN where there is no link.
 double slowest_link(const Measurements& measurements);
 
-}  // namespace tandem
+}  // namespace tandem::preflight

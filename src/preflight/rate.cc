@@ -4,9 +4,10 @@
 
 #include "core/stopwatch.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
-double measure_rate(Communicator& control, double seconds, int64_t amount, const std::function<void(int64_t)>& work) {
+double measure_rate(dist::Communicator& control, double seconds, int64_t amount,
+                    const std::function<void(int64_t)>& work) {
   constexpr double kEnough = 0.5;  // of the time asked for
   constexpr double kMostGrowth = 8;
   for (;;) {
@@ -24,4 +25,4 @@ double measure_rate(Communicator& control, double seconds, int64_t amount, const
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::preflight

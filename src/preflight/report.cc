@@ -9,7 +9,7 @@
 #include "core/human.h"
 #include "core/units.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 namespace {
 
@@ -160,4 +160,4 @@ std::string preflight_json(const Measurements& m, const Prediction& p) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace tandem
+}  // namespace tandem::preflight

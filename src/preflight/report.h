@@ -5,9 +5,9 @@
 
 #include "preflight/prediction.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 std::string preflight_text(const Measurements& measurements, const Prediction& prediction);
 std::string preflight_json(const Measurements& measurements, const Prediction& prediction);  // docs/formats.md
 
-}  // namespace tandem
+}  // namespace tandem::preflight

@@ -5,7 +5,7 @@
 #include "core/stopwatch.h"
 #include "train/gradient_communicator.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 namespace {
 
@@ -15,10 +15,11 @@ double seconds_between(uint64_t begin, uint64_t end) {
 
 }  // namespace
 
-StepTrial::StepTrial(ProcessGroup& group, Backend& backend, const Prepared& data, const TrainConfig& config)
+StepTrial::StepTrial(dist::ProcessGroup& group, backend::Backend& backend, const data::Prepared& data,
+                     const train::TrainConfig& config)
     : config_(config),
       backend_(backend),
-      own_communicator_(make_gradient_communicator(group, backend, config.dist)),
+      own_communicator_(train::make_gradient_communicator(group, backend, config.dist)),
       communicator_(own_communicator_ ? *own_communicator_ : group.communicator()),
       timing_(backend, communicator_),
       learner_(backend, config, data.train, {group.communicator(), timing_}),
@@ -33,11 +34,11 @@ int64_t StepTrial::usual_message() const {
 
 StepTimeline StepTrial::run_step() {
   const Stopwatch watch;
-  const TrainStep step = batches_.next();
+  const data::TrainStep step = batches_.next();
   timing_.begin_step();
   // At rate 0 nothing is learned: the ranks' gradients are not added up.
   learner_.stepper().give(step, learner_.input_of(step, static_cast<int64_t>(steps_), 0));
-  const StepClock clock = learner_.stepper().take().clock;
+  const train::StepClock clock = learner_.stepper().take().clock;
   StepTimeline timeline;
   const bool alone = timing_.size() == 1;
   const uint64_t joining = alone ? clock.end : clock.joining;
@@ -61,4 +62,4 @@ StepTimeline StepTrial::run_step() {
   return timeline;
 }
 
-}  // namespace tandem
+}  // namespace tandem::preflight

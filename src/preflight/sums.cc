@@ -8,7 +8,7 @@
 #include "core/stopwatch.h"
 #include "preflight/rate.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 namespace {
 
@@ -23,7 +23,7 @@ struct Gradients {
   Gradients slice(int64_t begin, int64_t count) const {
     return {values.slice_cols(begin, count), sums.slice_cols(begin, count)};
   }
-  Handle start(Communicator& communicator) const {
+  dist::Handle start(dist::Communicator& communicator) const {
     return values.dtype == DType::f64 ? communicator.start_rounded_all_reduce(sums, values)
                                       : communicator.start_all_reduce(values);
   }
@@ -31,10 +31,10 @@ struct Gradients {
 
 // All of these messages, one after the other, each with memory of its own, as gradients have: so several can be under
 // way.
-double seconds_of(Communicator& sums, Communicator& control, Backend& backend, const Gradients& buffer,
-                  const std::vector<int64_t>& elements, double seconds) {
+double seconds_of(dist::Communicator& sums, dist::Communicator& control, backend::Backend& backend,
+                  const Gradients& buffer, const std::vector<int64_t>& elements, double seconds) {
   return 1 / measure_rate(control, seconds, 1, [&](int64_t times) {
-           std::vector<Handle> handles;
+           std::vector<dist::Handle> handles;
            for (int64_t i = 0; i < times; ++i) {
              int64_t begin = 0;
              for (const int64_t count : elements) {
@@ -42,7 +42,7 @@ double seconds_of(Communicator& sums, Communicator& control, Backend& backend, c
                begin += count;
              }
            }
-           for (Handle& handle : handles) {
+           for (dist::Handle& handle : handles) {
              handle.wait();
            }
            backend.wait();
@@ -51,8 +51,8 @@ double seconds_of(Communicator& sums, Communicator& control, Backend& backend, c
 
 }  // namespace
 
-SumCost measure_sums(Communicator& sums, Communicator& control, Backend& backend, const std::vector<int64_t>& elements,
-                     DType wire, double seconds) {
+SumCost measure_sums(dist::Communicator& sums, dist::Communicator& control, backend::Backend& backend,
+                     const std::vector<int64_t>& elements, DType wire, double seconds) {
   require(!elements.empty(), "a step that sends nothing");
   const int64_t total = std::accumulate(elements.begin(), elements.end(), int64_t{0});
   const std::vector<int64_t> few(kSmallMessages, kSmall);
@@ -73,7 +73,7 @@ SumCost measure_sums(Communicator& sums, Communicator& control, Backend& backend
   return cost;
 }
 
-ConstantSums::ConstantSums(Communicator& sums, int64_t elements, DType wire)
+ConstantSums::ConstantSums(dist::Communicator& sums, int64_t elements, DType wire)
     : sums_(sums), elements_(elements), wire_(wire), thread_([this] {
         try {
           run();
@@ -95,7 +95,7 @@ void ConstantSums::run() {
     std::vector<double> memory;
     std::vector<float> rounded;
     double wanting = 0;
-    Handle values, counted;
+    dist::Handle values, counted;
   };
   std::array<Slot, 2> slots;
   const auto start = [this](Slot& slot) {
@@ -130,4 +130,4 @@ double ConstantSums::messages_per_second() const {
   return static_cast<double>(messages_) / seconds_;
 }
 
-}  // namespace tandem
+}  // namespace tandem::preflight

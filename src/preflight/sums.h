@@ -8,7 +8,7 @@
 #include "backend/backend.h"
 #include "dist/communicator.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 // message_seconds + bytes / bytes_per_second for a buffer of so many bytes.
 struct SumCost {
@@ -21,13 +21,13 @@ constexpr double wire_bytes(DType wire) { return wire == DType::f64 ? 6 : static
 
 // Called by all ranks. `elements`: of a step's messages, which are sent one after the other, again and again, for about
 // `seconds`; so the cost is right for their mixture of sizes.
-SumCost measure_sums(Communicator& sums, Communicator& control, Backend& backend, const std::vector<int64_t>& elements,
-                     DType wire, double seconds);
+SumCost measure_sums(dist::Communicator& sums, dist::Communicator& control, backend::Backend& backend,
+                     const std::vector<int64_t>& elements, DType wire, double seconds);
 
 // Adds up over all ranks without pause, on a thread of its own, until every rank has called finish(). Host memory only.
 class ConstantSums {
  public:
-  ConstantSums(Communicator& sums, int64_t elements, DType wire);
+  ConstantSums(dist::Communicator& sums, int64_t elements, DType wire);
   ~ConstantSums();  // calls finish(), and waits for the other ranks
   ConstantSums(const ConstantSums&) = delete;
   ConstantSums& operator=(const ConstantSums&) = delete;
@@ -39,7 +39,7 @@ class ConstantSums {
  private:
   void run();
 
-  Communicator& sums_;
+  dist::Communicator& sums_;
   const int64_t elements_;
   const DType wire_;
   std::atomic<bool> finish_ = false, ended_ = false;
@@ -49,4 +49,4 @@ class ConstantSums {
   std::thread thread_;  // last, so that all it uses is there when it starts
 };
 
-}  // namespace tandem
+}  // namespace tandem::preflight

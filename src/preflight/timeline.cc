@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 StepTimeline slowest(const std::vector<StepTimeline>& by_rank) {
   require(!by_rank.empty(), "no rank has timed a step");
@@ -22,4 +22,4 @@ StepTimeline slowest(const std::vector<StepTimeline>& by_rank) {
   return all;
 }
 
-}  // namespace tandem
+}  // namespace tandem::preflight

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-namespace tandem {
+namespace tandem::preflight {
 
 struct TimedMessage {
   double ready = 0;         // seconds from the step's beginning
@@ -24,4 +24,4 @@ struct StepTimeline {
 // Ranks start a message together, when the last of them is ready: the latest moment of each. by_rank: the same step.
 StepTimeline slowest(const std::vector<StepTimeline>& by_rank);
 
-}  // namespace tandem
+}  // namespace tandem::preflight

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 namespace {
 
@@ -10,10 +10,10 @@ constexpr size_t kMost = 1 << 16;  // messages of a step
 
 }  // namespace
 
-TimingCommunicator::TimingCommunicator(Backend& backend, const Communicator& real)
+TimingCommunicator::TimingCommunicator(backend::Backend& backend, const dist::Communicator& real)
     : backend_(backend), real_(real), moments_(backend.allocate(kMost * sizeof(uint64_t))) {}
 
-Handle TimingCommunicator::note(double bytes, bool gradients) {
+dist::Handle TimingCommunicator::note(double bytes, bool gradients) {
   if (begun_) {
     messages_.clear();
     begun_ = false;
@@ -35,4 +35,4 @@ std::vector<TimingCommunicator::Message> TimingCommunicator::messages() {
   return messages_;
 }
 
-}  // namespace tandem
+}  // namespace tandem::preflight

@@ -8,9 +8,9 @@
 #include "backend/backend.h"
 #include "dist/communicator.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
-class TimingCommunicator final : public Communicator {
+class TimingCommunicator final : public dist::Communicator {
  public:
   struct Message {
     double bytes = 0;        // mean of bytes sent and received; half the buffer for reduce-scatter and all-gather
@@ -19,25 +19,29 @@ class TimingCommunicator final : public Communicator {
   };
 
   // `real` says how work is shared out. Both must outlive this.
-  TimingCommunicator(Backend& backend, const Communicator& real);
+  TimingCommunicator(backend::Backend& backend, const dist::Communicator& real);
 
   int rank() const override { return real_.rank(); }
   int size() const override { return real_.size(); }
   int shard_number() const override { return real_.shard_number(); }
-  Handle start_all_reduce(const View& buffer) override { return note(bytes_of(buffer), buffer.dtype != DType::f64); }
-  Handle start_rounded_all_reduce(const View& sums, const View& values) override {
+  dist::Handle start_all_reduce(const View& buffer) override {
+    return note(bytes_of(buffer), buffer.dtype != DType::f64);
+  }
+  dist::Handle start_rounded_all_reduce(const View& sums, const View& values) override {
     return note((bytes_of(sums) + bytes_of(values)) / 2, true);
   }
-  Handle start_reduce_scatter(const View& buffer) override { return note(bytes_of(buffer) / 2, true); }
-  Handle start_all_gather(const View& buffer) override { return note(bytes_of(buffer) / 2, false); }
-  Handle start_broadcast(const View& buffer, int /*root*/) override { return note(bytes_of(buffer), false); }
-  Handle start_barrier() override { return {}; }
+  dist::Handle start_reduce_scatter(const View& buffer) override { return note(bytes_of(buffer) / 2, true); }
+  dist::Handle start_all_gather(const View& buffer) override { return note(bytes_of(buffer) / 2, false); }
+  dist::Handle start_broadcast(const View& buffer, int /*root*/) override { return note(bytes_of(buffer), false); }
+  dist::Handle start_barrier() override { return {}; }
   void abort(const std::string& /*reason*/) override {}
-  Traffic traffic() const override { return {}; }
-  Traffic planned_reduce_scatter(int64_t count, DType type) const override {
+  dist::Traffic traffic() const override { return {}; }
+  dist::Traffic planned_reduce_scatter(int64_t count, DType type) const override {
     return real_.planned_reduce_scatter(count, type);
   }
-  Traffic planned_all_gather(int64_t count, DType type) const override { return real_.planned_all_gather(count, type); }
+  dist::Traffic planned_all_gather(int64_t count, DType type) const override {
+    return real_.planned_all_gather(count, type);
+  }
 
   // Before a step is given. A recorded step makes no calls when it runs again: its messages stay those of the first
   // time, with new moments.
@@ -49,13 +53,13 @@ class TimingCommunicator final : public Communicator {
   static double bytes_of(const View& buffer) {
     return static_cast<double>(buffer.size()) * static_cast<double>(size_of(buffer.dtype));
   }
-  Handle note(double bytes, bool gradients);
+  dist::Handle note(double bytes, bool gradients);
 
-  Backend& backend_;
-  const Communicator& real_;
+  backend::Backend& backend_;
+  const dist::Communicator& real_;
   Buffer moments_;  // u64 [kMost], in the backend's memory
   std::vector<Message> messages_;
   bool begun_ = false;
 };
 
-}  // namespace tandem
+}  // namespace tandem::preflight

@@ -8,7 +8,7 @@
 #include "core/human.h"
 #include "core/units.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 namespace {
 
@@ -90,4 +90,4 @@ std::string disk_problem(const Measurements& m) {
   return "";
 }
 
-}  // namespace tandem
+}  // namespace tandem::preflight

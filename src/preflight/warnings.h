@@ -7,11 +7,11 @@
 
 #include "preflight/measurements.h"
 
-namespace tandem {
+namespace tandem::preflight {
 
 std::vector<std::string> warnings_of(const Measurements& measurements);
 
 // Which disks cannot hold the checkpoints; "" where all can.
 std::string disk_problem(const Measurements& measurements);
 
-}  // namespace tandem
+}  // namespace tandem::preflight

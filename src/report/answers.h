@@ -6,16 +6,16 @@
 
 #include "observe/verdicts/facts.h"
 
-namespace tandem {
+namespace tandem::report {
 
 struct Answer {
   std::string key;       // "how_long"
   std::string question;  // "How long does it take?"
-  Verdict verdict;
+  observe::Verdict verdict;
   std::string text;  // one sentence
 };
 
 // In the order of the report.
-std::vector<Answer> answers_to(const RunFacts& facts);
+std::vector<Answer> answers_to(const observe::RunFacts& facts);
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace tandem {
+namespace tandem::report {
 
 class ConnectionThreads : public httplib::TaskQueue {
  public:
@@ -69,4 +69,4 @@ class ConnectionThreads : public httplib::TaskQueue {
   bool stopping_ = false;
 };
 
-}  // namespace tandem
+}  // namespace tandem::report

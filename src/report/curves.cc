@@ -7,7 +7,7 @@
 #include "report/probe_curves.h"
 #include "report/training_curves.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -32,10 +32,10 @@ const Column* find(const Curves& curves, const Line& line) {
 
 }  // namespace
 
-Curves curves_of(const RunData& run, const RunPlan& plan, size_t most_points) {
+Curves curves_of(const observe::RunData& run, const observe::RunPlan& plan, size_t most_points) {
   Curves curves{.tables = {train_table(run.main(), plan, most_points), valid_table(run.main(), most_points)},
                 .charts = {}};
-  for (const RankMetrics& rank : run.ranks) {
+  for (const observe::RankMetrics& rank : run.ranks) {
     if (run.ranks.size() > 1) {
       curves.tables.push_back(rank_table(rank, most_points));
     }
@@ -59,4 +59,4 @@ Curves curves_of(const RunData& run, const RunPlan& plan, size_t most_points) {
   return curves;
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

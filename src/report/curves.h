@@ -11,7 +11,7 @@
 #include "observe/run_reader.h"
 #include "observe/verdicts/verdict.h"
 
-namespace tandem {
+namespace tandem::report {
 
 struct Column {
   std::string name;
@@ -44,6 +44,6 @@ struct Curves {
 };
 
 // At most `most_points` for a curve.
-Curves curves_of(const RunData& run, const RunPlan& plan, size_t most_points);
+Curves curves_of(const observe::RunData& run, const observe::RunPlan& plan, size_t most_points);
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -8,7 +8,7 @@
 #include "observe/metrics_line.h"
 #include "report/curves.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -36,7 +36,7 @@ Json verdicts_json(const std::vector<Answer>& answers) {
   Json all = Json::array();
   for (const Answer& answer : answers) {
     Json figures = Json::object();
-    for (const Figure& figure : answer.verdict.figures) {
+    for (const observe::Figure& figure : answer.verdict.figures) {
       figures[figure.name] = {{"value", finite(figure.value)}, {"unit", figure.unit}};
     }
     all.push_back({{"key", answer.key},
@@ -49,7 +49,7 @@ Json verdicts_json(const std::vector<Answer>& answers) {
   return all;
 }
 
-Json validations_json(const RankMetrics& m, size_t most) {
+Json validations_json(const observe::RankMetrics& m, size_t most) {
   Json all = Json::array();
   const size_t stride = most == 0 ? 1 : (m.valid.size() + most - 1) / std::max<size_t>(1, most);
   for (size_t i = 0; i < m.valid.size(); ++i) {
@@ -57,7 +57,7 @@ Json validations_json(const RankMetrics& m, size_t most) {
       continue;
     }
     Json validation = {{"step", m.valid[i].step}, {"time", m.valid[i].time}};
-    for (const Field<ValidPoint>& field : kValidFields) {
+    for (const observe::Field<observe::ValidPoint>& field : observe::kValidFields) {
       if (field.member != nullptr) {
         validation[std::string(field.name)] = finite(field.of(m.valid[i]));
       }
@@ -67,29 +67,29 @@ Json validations_json(const RankMetrics& m, size_t most) {
   return all;
 }
 
-Json samples_json(const RankMetrics& m, const JsonDetail& detail) {
+Json samples_json(const observe::RankMetrics& m, const JsonDetail& detail) {
   Json all = Json::array();
   const size_t first = m.samples.size() - std::min(m.samples.size(), detail.samples);
   for (size_t i = first; i < m.samples.size(); ++i) {
-    const SamplePoint& s = m.samples[i];
+    const observe::SamplePoint& s = m.samples[i];
     all.push_back({{"step", s.step},
                    {"index", s.index},
-                   {"source", kept_text(s.source, detail.text_bytes)},
-                   {"reference", kept_text(s.reference, detail.text_bytes)},
-                   {"translation", kept_text(s.translation, detail.text_bytes)}});
+                   {"source", observe::kept_text(s.source, detail.text_bytes)},
+                   {"reference", observe::kept_text(s.reference, detail.text_bytes)},
+                   {"translation", observe::kept_text(s.translation, detail.text_bytes)}});
   }
   return all;
 }
 
-Json events_json(const RankMetrics& m, const JsonDetail& detail) {
+Json events_json(const observe::RankMetrics& m, const JsonDetail& detail) {
   Json all = Json::array();
   const size_t first = m.events.size() - std::min(m.events.size(), detail.events);
   for (size_t i = first; i < m.events.size(); ++i) {
-    const EventPoint& e = m.events[i];
+    const observe::EventPoint& e = m.events[i];
     all.push_back({{"step", e.step},
                    {"time", e.time},
-                   {"event", kept_text(e.event, detail.text_bytes)},
-                   {"details", kept_text(e.details, detail.text_bytes)}});
+                   {"event", observe::kept_text(e.event, detail.text_bytes)},
+                   {"details", observe::kept_text(e.details, detail.text_bytes)}});
   }
   return all;
 }
@@ -137,7 +137,7 @@ size_t columns_in(const Curves& curves) {
 }
 
 Json run_json(const RunReport& report, size_t numbers, const JsonDetail& detail) {
-  const RankMetrics& m = report.run.main();
+  const observe::RankMetrics& m = report.run.main();
   const size_t columns = std::max<size_t>(1, columns_in(curves_of(report.run, report.plan, 1)));
   const size_t points = std::min(detail.points, std::max(size_t{2}, numbers / columns));
   const Curves curves = curves_of(report.run, report.plan, points);
@@ -156,9 +156,9 @@ Json run_json(const RunReport& report, size_t numbers, const JsonDetail& detail)
   json["events"] = events_json(m, detail);
   json["environment"] = Json::array();
   for (const auto& [name, value] : environment_of(report)) {
-    json["environment"].push_back({{"name", name}, {"value", kept_text(value, detail.text_bytes)}});
+    json["environment"].push_back({{"name", name}, {"value", observe::kept_text(value, detail.text_bytes)}});
   }
-  json["config"] = kept_text(report.run.config, detail.config_bytes);
+  json["config"] = observe::kept_text(report.run.config, detail.config_bytes);
   json["reading"] = {{"ranks", report.run.ranks.size()}, {"lines", m.lines},           {"unreadable", m.unreadable},
                      {"out_of_order", m.out_of_order},   {"superseded", m.superseded}, {"notes", reading_notes(m)}};
   return json;
@@ -194,4 +194,4 @@ std::string to_json(std::span<const RunReport> reports, const JsonDetail& detail
   return fit_for_a_page(json.dump(detail.indent, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -7,7 +7,7 @@
 
 #include "report/run_report.h"
 
-namespace tandem {
+namespace tandem::report {
 
 // How much goes in; the defaults are those of report.json.
 struct JsonDetail {
@@ -26,4 +26,4 @@ std::string to_json(std::span<const RunReport> reports, const JsonDetail& detail
 
 inline std::string to_json(const RunReport& report) { return to_json(std::span(&report, 1)); }
 
-}  // namespace tandem
+}  // namespace tandem::report

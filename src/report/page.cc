@@ -6,7 +6,7 @@
 #include "report/json.h"
 #include "report/page_source.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -66,4 +66,4 @@ std::string to_html(std::span<const RunReport> reports) { return assembled(page_
 
 std::string live_page() { return assembled("null", true); }
 
-}  // namespace tandem
+}  // namespace tandem::report

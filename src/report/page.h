@@ -7,7 +7,7 @@
 
 #include "report/run_report.h"
 
-namespace tandem {
+namespace tandem::report {
 
 constexpr size_t kLargestPage = 2'000'000;  // bytes
 
@@ -22,4 +22,4 @@ std::string page_data(std::span<const RunReport> reports);
 // Of the page; `live` also lets it talk to its server.
 std::string content_security_policy(bool live);
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -3,11 +3,11 @@
 
 #include <string_view>
 
-namespace tandem::page_source {
+namespace tandem::report::page_source {
 
 extern const std::string_view chart_script;  // dygraphs
 extern const std::string_view page_script, page_style, page_body;
 // As a Content-Security-Policy writes them.
 extern const std::string_view chart_script_hash, page_script_hash, page_style_hash;
 
-}  // namespace tandem::page_source
+}  // namespace tandem::report::page_source

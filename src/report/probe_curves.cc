@@ -4,33 +4,38 @@
 
 #include "report/thinned.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
-double by_seconds(const ProbePoint& p) { return p.seconds > 0 ? p.seconds : 1; }
-double rate(double amount, const ProbePoint& p) { return p.seconds > 0 ? amount / p.seconds : kUnknown; }
+double by_seconds(const observe::ProbePoint& p) { return p.seconds > 0 ? p.seconds : 1; }
+double rate(double amount, const observe::ProbePoint& p) {
+  return p.seconds > 0 ? amount / p.seconds : observe::kUnknown;
+}
 
-constexpr Curve<ProbePoint> kCurves[] = {
-    {"power", [](const ProbePoint& p) { return p.gpu_power_watts; }, by_seconds},
-    {"power_limit", [](const ProbePoint& p) { return p.gpu_power_limit_watts; }, by_seconds},
-    {"clock", [](const ProbePoint& p) { return p.gpu_sm_clock_mhz; }, by_seconds},
-    {"temperature", [](const ProbePoint& p) { return p.gpu_temperature_celsius; }, by_seconds},
-    {"utilisation", [](const ProbePoint& p) { return p.gpu_utilisation_percent; }, by_seconds},
-    {"gpu_memory", [](const ProbePoint& p) { return p.gpu_memory_used_bytes / 1e9; }, by_seconds},
-    {"gpu_memory_total", [](const ProbePoint& p) { return p.gpu_memory_total_bytes / 1e9; }, by_seconds},
-    {"sent", [](const ProbePoint& p) { return rate(p.network_sent_bytes, p) / 1e6; }, by_seconds},
-    {"received", [](const ProbePoint& p) { return rate(p.network_received_bytes, p) / 1e6; }, by_seconds},
-    {"link", [](const ProbePoint& p) { return p.network_link_bits_per_second / 8e6; }, by_seconds},
-    {"dropped", [](const ProbePoint& p) { return rate(p.network_received_dropped + p.network_sent_dropped, p); },
+constexpr Curve<observe::ProbePoint> kCurves[] = {
+    {"power", [](const observe::ProbePoint& p) { return p.gpu_power_watts; }, by_seconds},
+    {"power_limit", [](const observe::ProbePoint& p) { return p.gpu_power_limit_watts; }, by_seconds},
+    {"clock", [](const observe::ProbePoint& p) { return p.gpu_sm_clock_mhz; }, by_seconds},
+    {"temperature", [](const observe::ProbePoint& p) { return p.gpu_temperature_celsius; }, by_seconds},
+    {"utilisation", [](const observe::ProbePoint& p) { return p.gpu_utilisation_percent; }, by_seconds},
+    {"gpu_memory", [](const observe::ProbePoint& p) { return p.gpu_memory_used_bytes / 1e9; }, by_seconds},
+    {"gpu_memory_total", [](const observe::ProbePoint& p) { return p.gpu_memory_total_bytes / 1e9; }, by_seconds},
+    {"sent", [](const observe::ProbePoint& p) { return rate(p.network_sent_bytes, p) / 1e6; }, by_seconds},
+    {"received", [](const observe::ProbePoint& p) { return rate(p.network_received_bytes, p) / 1e6; }, by_seconds},
+    {"link", [](const observe::ProbePoint& p) { return p.network_link_bits_per_second / 8e6; }, by_seconds},
+    {"dropped",
+     [](const observe::ProbePoint& p) { return rate(p.network_received_dropped + p.network_sent_dropped, p); },
      by_seconds},
-    {"cpu", [](const ProbePoint& p) { return 100 * p.cpu_busy; }, by_seconds},
-    {"process_cpu", [](const ProbePoint& p) { return 100 * rate(p.process_cpu_seconds, p) / p.cpu_cores; }, by_seconds},
-    {"memory", [](const ProbePoint& p) { return (p.memory_total_bytes - p.memory_available_bytes) / 1e9; }, by_seconds},
-    {"memory_total", [](const ProbePoint& p) { return p.memory_total_bytes / 1e9; }, by_seconds},
-    {"process_memory", [](const ProbePoint& p) { return p.process_memory_bytes / 1e9; }, by_seconds},
-    {"disk_free", [](const ProbePoint& p) { return p.disk_free_bytes / 1e9; }, by_seconds},
-    {"disk_written", [](const ProbePoint& p) { return rate(p.disk_written_bytes, p) / 1e6; }, by_seconds},
+    {"cpu", [](const observe::ProbePoint& p) { return 100 * p.cpu_busy; }, by_seconds},
+    {"process_cpu", [](const observe::ProbePoint& p) { return 100 * rate(p.process_cpu_seconds, p) / p.cpu_cores; },
+     by_seconds},
+    {"memory", [](const observe::ProbePoint& p) { return (p.memory_total_bytes - p.memory_available_bytes) / 1e9; },
+     by_seconds},
+    {"memory_total", [](const observe::ProbePoint& p) { return p.memory_total_bytes / 1e9; }, by_seconds},
+    {"process_memory", [](const observe::ProbePoint& p) { return p.process_memory_bytes / 1e9; }, by_seconds},
+    {"disk_free", [](const observe::ProbePoint& p) { return p.disk_free_bytes / 1e9; }, by_seconds},
+    {"disk_written", [](const observe::ProbePoint& p) { return rate(p.disk_written_bytes, p) / 1e6; }, by_seconds},
 };
 
 struct Place {
@@ -38,15 +43,15 @@ struct Place {
 };
 
 // Where in the training a time lies, between the records of the first rank.
-Place place_of(const ProbePoint& probe, const std::vector<TrainPoint>& train) {
+Place place_of(const observe::ProbePoint& probe, const std::vector<observe::TrainPoint>& train) {
   const auto after = std::upper_bound(train.begin(), train.end(), probe.time,
-                                      [](double time, const TrainPoint& p) { return time < p.time; });
+                                      [](double time, const observe::TrainPoint& p) { return time < p.time; });
   if (after == train.begin()) {
     const double begin = train.empty() ? 0 : train.front().time - train.front().elapsed_seconds;
     const double hours = train.empty() ? 0 : (probe.time - begin) / 3600;
     return {static_cast<double>(probe.step), std::max(0.0, hours)};
   }
-  const TrainPoint& before = *(after - 1);
+  const observe::TrainPoint& before = *(after - 1);
   double seconds = probe.time - before.time, share = 0;
   if (after != train.end()) {
     share = after->time > before.time ? seconds / (after->time - before.time) : 0;
@@ -60,20 +65,20 @@ Place place_of(const ProbePoint& probe, const std::vector<TrainPoint>& train) {
 
 }  // namespace
 
-Table probe_table(const RankMetrics& metrics, const RankMetrics& main, size_t most_points) {
+Table probe_table(const observe::RankMetrics& metrics, const observe::RankMetrics& main, size_t most_points) {
   Table table{.name = fmt::format("probe {}", metrics.rank), .step = {}, .hours = {}, .columns = {}};
-  for_each_group(metrics.probes, most_points, [&](std::span<const ProbePoint> group) {
+  for_each_group(metrics.probes, most_points, [&](std::span<const observe::ProbePoint> group) {
     const Place place = place_of(group.back(), main.train);
     table.step.push_back(place.step);
     table.hours.push_back(place.hours);
   });
-  for (const Curve<ProbePoint>& curve : kCurves) {
+  for (const Curve<observe::ProbePoint>& curve : kCurves) {
     table.columns.push_back(thinned(curve, metrics.probes, most_points));
   }
   return table;
 }
 
-std::vector<Chart> probe_charts(const RunData& run) {
+std::vector<Chart> probe_charts(const observe::RunData& run) {
   struct Part {
     const char *column, *name;
   };
@@ -81,7 +86,7 @@ std::vector<Chart> probe_charts(const RunData& run) {
                          const std::vector<Part>& parts) {
     Chart made{.key = key, .title = title, .unit = unit, .note = note, .stacked = false, .lines = {}};
     for (const Part& part : parts) {
-      for (const RankMetrics& m : run.ranks) {
+      for (const observe::RankMetrics& m : run.ranks) {
         made.lines.push_back({run.ranks.size() > 1 ? fmt::format("{}, rank {}", part.name, m.rank) : part.name,
                               fmt::format("probe {}", m.rank), part.column});
       }
@@ -108,4 +113,4 @@ std::vector<Chart> probe_charts(const RunData& run) {
   };
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

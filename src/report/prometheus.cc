@@ -7,14 +7,14 @@
 #include "observe/metrics_line.h"
 #include "report/text.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
 // In quotes: a label's value may hold any UTF-8.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
-  for (const char c : repaired_utf8(kept_text(text, 512))) {
+  for (const char c : repaired_utf8(observe::kept_text(text, 512))) {
     result += c == '\\' ? "\\\\" : c == '"' ? "\\\"" : c == '\n' ? "\\n" : std::string(1, c);
   }
   return result + "\"";
@@ -54,24 +54,24 @@ std::string gauge_name(const std::string& name) {
                                             : name;
 }
 
-double steps_of(const TrainPoint& point) { return point.steps; }
-double steps_of(const ValidPoint&) { return 1; }
+double steps_of(const observe::TrainPoint& point) { return point.steps; }
+double steps_of(const observe::ValidPoint&) { return 1; }
 
 // The fields of the newest point; sums as means a step, as points differ in their number of steps.
 template <class Point>
 void add_fields(std::string& text, std::span<const RunReport> reports, const std::string& prefix,
-                std::span<const Field<Point>> fields, std::vector<Point> RankMetrics::*points) {
-  for (const Field<Point>& field : fields) {
-    const bool a_step = field.merge == Merge::sum || field.merge == Merge::by_steps;
-    if (field.name == "steps" || field.writer == WrittenBy::merging) {
+                std::span<const observe::Field<Point>> fields, std::vector<Point> observe::RankMetrics::*points) {
+  for (const observe::Field<Point>& field : fields) {
+    const bool a_step = field.merge == observe::Merge::sum || field.merge == observe::Merge::by_steps;
+    if (field.name == "steps" || field.writer == observe::WrittenBy::merging) {
       continue;
     }
-    const std::string unit = fmt::format("{}{}", field.unit, field.merge == Merge::sum ? " a step" : "");
+    const std::string unit = fmt::format("{}{}", field.unit, field.merge == observe::Merge::sum ? " a step" : "");
     const std::string help = fmt::format("{}: {}", field.name, field.meaning);
     add_gauge(text, reports, gauge_name(prefix + std::string(field.name)),
-              unit.empty() ? help : fmt::format("{} ({})", help, unit), [&](const RankMetrics& metrics) {
+              unit.empty() ? help : fmt::format("{} ({})", help, unit), [&](const observe::RankMetrics& metrics) {
                 if ((metrics.*points).empty()) {
-                  return kUnknown;
+                  return observe::kUnknown;
                 }
                 const Point& newest = (metrics.*points).back();
                 return a_step ? field.of(newest) / steps_of(newest) : field.of(newest);
@@ -84,11 +84,11 @@ void add_fields(std::string& text, std::span<const RunReport> reports, const std
 std::string to_prometheus(std::span<const RunReport> reports) {
   std::string text;
   add_gauge(text, reports, "tandem_step", "Optimizer steps done.",
-            [](const RankMetrics& m) { return static_cast<double>(m.last_step()); });
+            [](const observe::RankMetrics& m) { return static_cast<double>(m.last_step()); });
   add_gauge(text, reports, "tandem_last_record_seconds", "Unix time of the newest record.",
-            [](const RankMetrics& m) { return m.last_time(); });
-  add_fields<TrainPoint>(text, reports, "tandem_", kTrainFields, &RankMetrics::train);
-  add_fields<ValidPoint>(text, reports, "tandem_valid_", kValidFields, &RankMetrics::valid);
+            [](const observe::RankMetrics& m) { return m.last_time(); });
+  add_fields<observe::TrainPoint>(text, reports, "tandem_", observe::kTrainFields, &observe::RankMetrics::train);
+  add_fields<observe::ValidPoint>(text, reports, "tandem_valid_", observe::kValidFields, &observe::RankMetrics::valid);
   add_head(text, "tandem_verdict", "1 for the answer to each question.");
   for (const RunReport& report : reports) {
     for (const Answer& answer : report.answers) {
@@ -99,7 +99,7 @@ std::string to_prometheus(std::span<const RunReport> reports) {
   add_head(text, "tandem_figure", "The numbers behind the answers.");
   for (const RunReport& report : reports) {
     for (const Answer& answer : report.answers) {
-      for (const Figure& figure : answer.verdict.figures) {
+      for (const observe::Figure& figure : answer.verdict.figures) {
         text += fmt::format("tandem_figure{{run={},question={},name={},unit={}}} {}\n", quoted(report.run.name),
                             quoted(answer.key), quoted(figure.name), quoted(figure.unit), number(figure.value));
       }
@@ -108,4 +108,4 @@ std::string to_prometheus(std::span<const RunReport> reports) {
   return text;
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

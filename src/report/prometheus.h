@@ -6,8 +6,8 @@
 
 #include "report/run_report.h"
 
-namespace tandem {
+namespace tandem::report {
 
 std::string to_prometheus(std::span<const RunReport> reports);
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -8,7 +8,7 @@
 #include "observe/progress.h"
 #include "report/text.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -19,8 +19,8 @@ std::string cell(double value, int digits) {
 }
 
 // The newest rows, evenly thinned but for the last; a table of a thousand validations helps nobody.
-std::vector<ValidPoint> shown(const std::vector<ValidPoint>& points) {
-  std::vector<ValidPoint> rows;
+std::vector<observe::ValidPoint> shown(const std::vector<observe::ValidPoint>& points) {
+  std::vector<observe::ValidPoint> rows;
   const size_t stride = (points.size() + kRows - 1) / kRows;
   for (size_t i = 0; i < points.size(); ++i) {
     if ((points.size() - 1 - i) % stride == 0) {
@@ -62,7 +62,7 @@ class Page {
     text_ += markdown_ ? fmt::format("- **{}** {} *(confidence: {})*\n", a.question, text, confidence)
                        : fmt::format("{}\n  {} (confidence: {})\n", a.question, text, confidence);
   }
-  void sample(const SamplePoint& s) {
+  void sample(const observe::SamplePoint& s) {
     const char* next = markdown_ ? "  \n  " : "\n  ";
     text_ += fmt::format("{}source: {}{}reference: {}{}translation: {}\n", markdown_ ? "- " : "  ", escaped(s.source),
                          next, escaped(s.reference), next, escaped(s.translation));
@@ -73,10 +73,10 @@ class Page {
   std::string text_;
 };
 
-void add_validations(Page& page, const RankMetrics& m) {
+void add_validations(Page& page, const observe::RankMetrics& m) {
   page.heading("Validations");
   page.table({"step", "NLL (nats)", "training sample", "BLEU", "BLEU, 95 %", "chrF", "seconds"});
-  for (const ValidPoint& p : shown(m.valid)) {
+  for (const observe::ValidPoint& p : shown(m.valid)) {
     const bool known = std::isfinite(p.bleu_low) && std::isfinite(p.bleu_high);
     page.row({grouped(p.step), cell(p.nll, 4), cell(p.train_nll, 4), cell(p.bleu, 2),
               known ? fmt::format("{:.2f} to {:.2f}", p.bleu_low, p.bleu_high) : "-", cell(p.chrf, 2),
@@ -85,7 +85,7 @@ void add_validations(Page& page, const RankMetrics& m) {
   page.add(m.bleu_signature.empty() ? "" : "\nBLEU " + page.escaped(m.bleu_signature) + "\n");
 }
 
-void add_split(Page& page, const RankMetrics& m) {
+void add_split(Page& page, const observe::RankMetrics& m) {
   double all = 0;
   for (const auto& [name, seconds] : time_split(m)) {
     all += seconds;
@@ -100,7 +100,7 @@ void add_split(Page& page, const RankMetrics& m) {
   }
 }
 
-void add_training_set(Page& page, const PreparedStats& s) {
+void add_training_set(Page& page, const observe::PreparedStats& s) {
   page.heading("Training set");
   page.table({"raw pairs", "pairs used", "copies of each", "source tokens", "target tokens"});
   page.row({cell(s.raw_pairs, 0), cell(s.train_pairs / s.copies, 0), cell(s.copies, 0), cell(s.source_tokens, 0),
@@ -123,7 +123,7 @@ void add_settings(Page& page, const RunReport& report) {
 }
 
 void add_run(Page& page, const RunReport& report) {
-  const RankMetrics& m = report.run.main();
+  const observe::RankMetrics& m = report.run.main();
   page.title(report.run.name);
   for (const Answer& answer : report.answers) {
     page.answer(answer);
@@ -139,7 +139,7 @@ void add_run(Page& page, const RunReport& report) {
   }
   if (!m.samples.empty()) {
     page.heading("Samples of the last validation");
-    for (const SamplePoint& sample : last_samples(m)) {
+    for (const observe::SamplePoint& sample : last_samples(m)) {
       page.sample(sample);
     }
   }
@@ -155,8 +155,8 @@ void add_comparison(Page& page, std::span<const RunReport> reports) {
   }
   page.table(names);
   for (const RunReport& report : reports) {
-    const RankMetrics& m = report.run.main();
-    const ValidPoint last = m.valid.empty() ? ValidPoint{} : m.valid.back();
+    const observe::RankMetrics& m = report.run.main();
+    const observe::ValidPoint last = m.valid.empty() ? observe::ValidPoint{} : m.valid.back();
     std::vector<std::string> cells = {page.escaped(report.run.name), grouped(m.last_step()), cell(last.nll, 4),
                                       cell(last.bleu, 2)};
     for (const Answer& answer : report.answers) {
@@ -182,4 +182,4 @@ std::string written(std::span<const RunReport> reports, bool markdown) {
 std::string to_markdown(std::span<const RunReport> reports) { return written(reports, true); }
 std::string to_text(std::span<const RunReport> reports) { return written(reports, false); }
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -10,7 +10,7 @@
 #include "report/page.h"
 #include "report/readable.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -23,9 +23,10 @@ std::string utc(double time) {
 
 }  // namespace
 
-RunReport make_report(RunData run, RunPlan plan, const CheckpointFacts& checkpoint, double now, double price_per_hour) {
+RunReport make_report(observe::RunData run, observe::RunPlan plan, const observe::CheckpointFacts& checkpoint,
+                      double now, double price_per_hour) {
   RunReport report{.run = std::move(run), .plan = std::move(plan), .answers = {}, .time = now};
-  report.answers = answers_to(facts_of(report.run, report.plan, checkpoint, now, price_per_hour));
+  report.answers = answers_to(observe::facts_of(report.run, report.plan, checkpoint, now, price_per_hour));
   return report;
 }
 
@@ -38,8 +39,8 @@ void write_reports(std::span<const RunReport> reports, const std::filesystem::pa
   write_file(directory / "report.json", to_json(reports));
 }
 
-std::vector<std::pair<std::string, double>> time_split(const RankMetrics& metrics) {
-  const TrainPoint sums = total(metrics.train);
+std::vector<std::pair<std::string, double>> time_split(const observe::RankMetrics& metrics) {
+  const observe::TrainPoint sums = observe::total(metrics.train);
   return {{"compute", sums.compute_seconds},
           {"exposed communication", sums.communication_seconds},
           {"waiting for data", sums.data_seconds},
@@ -48,11 +49,11 @@ std::vector<std::pair<std::string, double>> time_split(const RankMetrics& metric
           {"checkpoints", sums.checkpoint_seconds}};
 }
 
-double steps_in(const RankMetrics& metrics) { return total(metrics.train).steps; }
+double steps_in(const observe::RankMetrics& metrics) { return observe::total(metrics.train).steps; }
 
-std::vector<SamplePoint> last_samples(const RankMetrics& metrics) {
-  std::vector<SamplePoint> samples;
-  for (const SamplePoint& sample : metrics.samples) {
+std::vector<observe::SamplePoint> last_samples(const observe::RankMetrics& metrics) {
+  std::vector<observe::SamplePoint> samples;
+  for (const observe::SamplePoint& sample : metrics.samples) {
     if (sample.step == metrics.samples.back().step) {
       samples.push_back(sample);
     }
@@ -61,14 +62,14 @@ std::vector<SamplePoint> last_samples(const RankMetrics& metrics) {
 }
 
 std::vector<std::pair<std::string, std::string>> environment_of(const RunReport& report) {
-  const RankMetrics& m = report.run.main();
+  const observe::RankMetrics& m = report.run.main();
   std::vector<std::pair<std::string, std::string>> facts = {
       {"Report made", utc(report.time)},
       {"Report made by", "tandem " TANDEM_VERSION},
       {"First record", utc(m.train.empty() ? 0 : m.train.front().time)},
       {"Last record", utc(m.last_time())}};
-  for (const RankMetrics& rank : report.run.ranks) {
-    const SetupPoint setup = setup_of(rank);
+  for (const observe::RankMetrics& rank : report.run.ranks) {
+    const observe::SetupPoint setup = observe::setup_of(rank);
     std::string text;
     const auto add = [&](const char* what, const std::string& value) {
       text += value.empty() ? "" : fmt::format("{}{}{}", text.empty() ? "" : ", ", what, value);
@@ -85,7 +86,7 @@ std::vector<std::pair<std::string, std::string>> environment_of(const RunReport&
   return facts;
 }
 
-std::string reading_notes(const RankMetrics& metrics) {
+std::string reading_notes(const observe::RankMetrics& metrics) {
   std::string notes = fmt::format("{} lines of metrics read", grouped(metrics.lines));
   const auto note = [&](int64_t count, const char* what) {
     notes += count > 0 ? fmt::format(", {} {}", grouped(count), what) : "";
@@ -96,4 +97,4 @@ std::string reading_notes(const RankMetrics& metrics) {
   return notes + ".";
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-namespace tandem {
+namespace tandem::report {
 
 std::string repaired_utf8(const std::string& text) {
   using Json = nlohmann::json;  // which replaces what is not UTF-8
@@ -39,4 +39,4 @@ std::string markdown_escaped(const std::string& text) {
   return result;
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

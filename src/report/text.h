@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace tandem {
+namespace tandem::report {
 
 // Bytes that are not UTF-8 become U+FFFD.
 std::string repaired_utf8(const std::string& text);
@@ -12,4 +12,4 @@ std::string printable(const std::string& text);
 // One line of text without meaning to Markdown or HTML.
 std::string markdown_escaped(const std::string& text);
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -7,7 +7,7 @@
 
 #include "report/curves.h"
 
-namespace tandem {
+namespace tandem::report {
 
 // One curve of a kind of point.
 template <class Point>
@@ -40,7 +40,7 @@ Column thinned(const Curve<Point>& curve, const std::vector<Point>& points, size
   Column column{.name = curve.column, .mean = {}, .low = {}, .high = {}};
   bool several = false;
   for_each_group(points, most, [&](std::span<const Point> group) {
-    double sum = 0, weights = 0, low = kUnknown, high = kUnknown;
+    double sum = 0, weights = 0, low = observe::kUnknown, high = observe::kUnknown;
     for (const Point& point : group) {
       const double value = curve.value(point), weight = curve.weight(point);
       if (std::isfinite(value) && weight > 0) {
@@ -51,7 +51,7 @@ Column thinned(const Curve<Point>& curve, const std::vector<Point>& points, size
       }
     }
     several = several || low < high;
-    column.mean.push_back(weights > 0 && std::isfinite(sum) ? sum / weights : kUnknown);
+    column.mean.push_back(weights > 0 && std::isfinite(sum) ? sum / weights : observe::kUnknown);
     column.low.push_back(low);
     column.high.push_back(high);
   });
@@ -62,4 +62,4 @@ Column thinned(const Curve<Point>& curve, const std::vector<Point>& points, size
   return column;
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

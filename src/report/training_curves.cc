@@ -4,52 +4,54 @@
 
 #include "report/thinned.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
-double by_steps(const TrainPoint& p) { return p.steps; }
-double by_seconds(const TrainPoint& p) { return p.step_seconds(); }
-double by_record(const TrainPoint&) { return 1; }
-double by_validation(const ValidPoint&) { return 1; }
-double a_step(double amount, const TrainPoint& p) { return p.steps > 0 ? amount / p.steps : kUnknown; }
-double a_second(double count, const TrainPoint& p) {
-  return count > 0 && p.step_seconds() > 0 ? count / p.step_seconds() : kUnknown;
+double by_steps(const observe::TrainPoint& p) { return p.steps; }
+double by_seconds(const observe::TrainPoint& p) { return p.step_seconds(); }
+double by_record(const observe::TrainPoint&) { return 1; }
+double by_validation(const observe::ValidPoint&) { return 1; }
+double a_step(double amount, const observe::TrainPoint& p) {
+  return p.steps > 0 ? amount / p.steps : observe::kUnknown;
 }
-double or_unknown(double amount) { return amount > 0 ? amount : kUnknown; }  // 0 = not recorded
+double a_second(double count, const observe::TrainPoint& p) {
+  return count > 0 && p.step_seconds() > 0 ? count / p.step_seconds() : observe::kUnknown;
+}
+double or_unknown(double amount) { return amount > 0 ? amount : observe::kUnknown; }  // 0 = not recorded
 
-constexpr Curve<TrainPoint> kTrainCurves[] = {
-    {"nll", [](const TrainPoint& p) { return p.nll; }, loss_weight},
-    {"loss", [](const TrainPoint& p) { return p.loss; }, loss_weight},
-    {"accuracy", [](const TrainPoint& p) { return 100 * p.accuracy; }, loss_weight},
-    {"learning_rate", [](const TrainPoint& p) { return p.learning_rate; }, by_record},
-    {"gradient_norm", [](const TrainPoint& p) { return p.gradient_norm; }, by_record},
-    {"source_tokens", [](const TrainPoint& p) { return a_second(p.source_tokens, p); }, by_seconds},
-    {"target_tokens", [](const TrainPoint& p) { return a_second(p.target_tokens, p); }, by_seconds},
-    {"compute", [](const TrainPoint& p) { return 1e3 * a_step(p.compute_seconds, p); }, by_steps},
-    {"communication", [](const TrainPoint& p) { return 1e3 * a_step(p.communication_seconds, p); }, by_steps},
-    {"data", [](const TrainPoint& p) { return 1e3 * a_step(p.data_seconds, p); }, by_steps},
-    {"other", [](const TrainPoint& p) { return 1e3 * a_step(p.other_seconds, p); }, by_steps},
-    {"validation", [](const TrainPoint& p) { return 1e3 * a_step(p.validation_seconds, p); }, by_steps},
-    {"checkpoint", [](const TrainPoint& p) { return 1e3 * a_step(p.checkpoint_seconds, p); }, by_steps},
-    {"sent", [](const TrainPoint& p) { return or_unknown(a_step(p.sent_bytes, p) / 1e6); }, by_steps},
-    {"received", [](const TrainPoint& p) { return or_unknown(a_step(p.received_bytes, p) / 1e6); }, by_steps},
-    {"flops", [](const TrainPoint& p) { return a_second(p.flops, p) / 1e12; }, by_seconds},
-    {"memory", [](const TrainPoint& p) { return p.peak_memory_bytes / 1e9; }, by_record},
+constexpr Curve<observe::TrainPoint> kTrainCurves[] = {
+    {"nll", [](const observe::TrainPoint& p) { return p.nll; }, observe::loss_weight},
+    {"loss", [](const observe::TrainPoint& p) { return p.loss; }, observe::loss_weight},
+    {"accuracy", [](const observe::TrainPoint& p) { return 100 * p.accuracy; }, observe::loss_weight},
+    {"learning_rate", [](const observe::TrainPoint& p) { return p.learning_rate; }, by_record},
+    {"gradient_norm", [](const observe::TrainPoint& p) { return p.gradient_norm; }, by_record},
+    {"source_tokens", [](const observe::TrainPoint& p) { return a_second(p.source_tokens, p); }, by_seconds},
+    {"target_tokens", [](const observe::TrainPoint& p) { return a_second(p.target_tokens, p); }, by_seconds},
+    {"compute", [](const observe::TrainPoint& p) { return 1e3 * a_step(p.compute_seconds, p); }, by_steps},
+    {"communication", [](const observe::TrainPoint& p) { return 1e3 * a_step(p.communication_seconds, p); }, by_steps},
+    {"data", [](const observe::TrainPoint& p) { return 1e3 * a_step(p.data_seconds, p); }, by_steps},
+    {"other", [](const observe::TrainPoint& p) { return 1e3 * a_step(p.other_seconds, p); }, by_steps},
+    {"validation", [](const observe::TrainPoint& p) { return 1e3 * a_step(p.validation_seconds, p); }, by_steps},
+    {"checkpoint", [](const observe::TrainPoint& p) { return 1e3 * a_step(p.checkpoint_seconds, p); }, by_steps},
+    {"sent", [](const observe::TrainPoint& p) { return or_unknown(a_step(p.sent_bytes, p) / 1e6); }, by_steps},
+    {"received", [](const observe::TrainPoint& p) { return or_unknown(a_step(p.received_bytes, p) / 1e6); }, by_steps},
+    {"flops", [](const observe::TrainPoint& p) { return a_second(p.flops, p) / 1e12; }, by_seconds},
+    {"memory", [](const observe::TrainPoint& p) { return p.peak_memory_bytes / 1e9; }, by_record},
 };
 
-constexpr Curve<TrainPoint> kRankCurves[] = {
-    {"step", [](const TrainPoint& p) { return 1e3 * a_step(p.step_seconds(), p); }, by_steps},
-    {"communication", [](const TrainPoint& p) { return 1e3 * a_step(p.communication_seconds, p); }, by_steps},
+constexpr Curve<observe::TrainPoint> kRankCurves[] = {
+    {"step", [](const observe::TrainPoint& p) { return 1e3 * a_step(p.step_seconds(), p); }, by_steps},
+    {"communication", [](const observe::TrainPoint& p) { return 1e3 * a_step(p.communication_seconds, p); }, by_steps},
 };
 
-constexpr Curve<ValidPoint> kValidCurves[] = {
-    {"nll", [](const ValidPoint& p) { return p.nll; }, by_validation},
-    {"train_nll", [](const ValidPoint& p) { return p.train_nll; }, by_validation},
-    {"accuracy", [](const ValidPoint& p) { return 100 * p.accuracy; }, by_validation},
-    {"bleu", [](const ValidPoint& p) { return p.bleu; }, by_validation, [](const ValidPoint& p) { return p.bleu_low; },
-     [](const ValidPoint& p) { return p.bleu_high; }},
-    {"chrf", [](const ValidPoint& p) { return p.chrf; }, by_validation},
+constexpr Curve<observe::ValidPoint> kValidCurves[] = {
+    {"nll", [](const observe::ValidPoint& p) { return p.nll; }, by_validation},
+    {"train_nll", [](const observe::ValidPoint& p) { return p.train_nll; }, by_validation},
+    {"accuracy", [](const observe::ValidPoint& p) { return 100 * p.accuracy; }, by_validation},
+    {"bleu", [](const observe::ValidPoint& p) { return p.bleu; }, by_validation,
+     [](const observe::ValidPoint& p) { return p.bleu_low; }, [](const observe::ValidPoint& p) { return p.bleu_high; }},
+    {"chrf", [](const observe::ValidPoint& p) { return p.chrf; }, by_validation},
 };
 
 template <class Point>
@@ -72,9 +74,9 @@ void add_level(Table& table, const char* name, double level) {
   }
 }
 
-std::vector<Line> lines_of_ranks(const RunData& run, const char* column) {
+std::vector<Line> lines_of_ranks(const observe::RunData& run, const char* column) {
   std::vector<Line> lines;
-  for (const RankMetrics& m : run.ranks) {
+  for (const observe::RankMetrics& m : run.ranks) {
     lines.push_back({fmt::format("rank {}", m.rank), fmt::format("train {}", m.rank), column});
   }
   return lines;
@@ -82,9 +84,9 @@ std::vector<Line> lines_of_ranks(const RunData& run, const char* column) {
 
 }  // namespace
 
-Table train_table(const RankMetrics& metrics, const RunPlan& plan, size_t most_points) {
-  Table table = table_of<TrainPoint>("train", metrics.train, kTrainCurves, most_points);
-  add_level(table, "peak_flops", setup_of(metrics).peak_flops / 1e12);
+Table train_table(const observe::RankMetrics& metrics, const observe::RunPlan& plan, size_t most_points) {
+  Table table = table_of<observe::TrainPoint>("train", metrics.train, kTrainCurves, most_points);
+  add_level(table, "peak_flops", observe::setup_of(metrics).peak_flops / 1e12);
   if (plan.rate_at) {
     Column planned{.name = "planned_learning_rate", .mean = {}, .low = {}, .high = {}};
     for (const double step : table.step) {
@@ -95,15 +97,15 @@ Table train_table(const RankMetrics& metrics, const RunPlan& plan, size_t most_p
   return table;
 }
 
-Table rank_table(const RankMetrics& metrics, size_t most_points) {
-  return table_of<TrainPoint>(fmt::format("train {}", metrics.rank), metrics.train, kRankCurves, most_points);
+Table rank_table(const observe::RankMetrics& metrics, size_t most_points) {
+  return table_of<observe::TrainPoint>(fmt::format("train {}", metrics.rank), metrics.train, kRankCurves, most_points);
 }
 
-Table valid_table(const RankMetrics& metrics, size_t most_points) {
-  return table_of<ValidPoint>("valid", metrics.valid, kValidCurves, most_points);
+Table valid_table(const observe::RankMetrics& metrics, size_t most_points) {
+  return table_of<observe::ValidPoint>("valid", metrics.valid, kValidCurves, most_points);
 }
 
-std::vector<Chart> training_charts(const RunData& run) {
+std::vector<Chart> training_charts(const observe::RunData& run) {
   std::vector<Chart> charts = {
       {"loss",
        "Loss",
@@ -177,4 +179,4 @@ std::vector<Chart> training_charts(const RunData& run) {
   return charts;
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -7,7 +7,7 @@
 #include <array>
 #include <cctype>
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -65,4 +65,4 @@ bool token_matches(const std::string& given, const std::string& wanted) {
   return different == 0;
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

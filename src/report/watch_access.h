@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace tandem {
+namespace tandem::report {
 
 bool is_this_machine(const std::string& address);  // 127.x.y.z, ::1, localhost
 
@@ -14,4 +14,4 @@ bool host_allowed(const std::string& host, const std::string& address);
 // In a time that does not tell how much of it is right.
 bool token_matches(const std::string& given, const std::string& wanted);
 
-}  // namespace tandem
+}  // namespace tandem::report

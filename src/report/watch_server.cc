@@ -15,7 +15,7 @@
 #include "report/page.h"
 #include "report/watch_access.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -247,4 +247,4 @@ void WatchServer::publish(std::string data, std::string metrics) {
   state_->published.set(std::move(data), std::move(metrics));
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-namespace tandem {
+namespace tandem::report {
 
 struct WatchServerOptions {
   std::string address = "127.0.0.1";
@@ -34,4 +34,4 @@ class WatchServer {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::report

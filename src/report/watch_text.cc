@@ -9,7 +9,7 @@
 #include "observe/progress.h"
 #include "report/text.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -45,7 +45,7 @@ const Answer* how_long_of(const RunReport& report) {
 }  // namespace
 
 std::string watch_line(const RunReport& report) {
-  const RankMetrics& m = report.run.main();
+  const observe::RankMetrics& m = report.run.main();
   std::string line = fmt::format("{}: step {}", printable(report.run.name), grouped(m.last_step()));
   const auto add = [&](const char* name, double value, int digits) {
     line += std::isfinite(value) ? fmt::format("  {} {:.{}f}", name, value, digits) : "";
@@ -97,4 +97,4 @@ bool all_ended(std::span<const RunReport> reports) {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -6,7 +6,7 @@
 
 #include "report/run_report.h"
 
-namespace tandem {
+namespace tandem::report {
 
 // One line about a run, for a file or pipe: name, step, losses, how long.
 std::string watch_line(const RunReport& report);
@@ -18,4 +18,4 @@ std::string watch_screen(std::span<const RunReport> reports, int columns, int ro
 // No run goes on any more, and there is one.
 bool all_ended(std::span<const RunReport> reports);
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "core/stopwatch.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace fs = std::filesystem;
 
@@ -154,4 +154,4 @@ std::vector<RunReport> WatchedRuns::reports() const {
   return reports;
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

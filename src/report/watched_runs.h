@@ -12,7 +12,7 @@
 
 #include "report/run_report.h"
 
-namespace tandem {
+namespace tandem::report {
 
 // Run directories and metrics files among and below `paths`, sorted, each once. A directory that is no run is searched
 // three levels deep. Fails where a path is missing.
@@ -44,4 +44,4 @@ class WatchedRuns {
   std::vector<Watched> runs_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -12,7 +12,7 @@
 #include "store/checkpoint_store.h"
 #include "store/safetensors.h"
 
-namespace tandem {
+namespace tandem::store {
 
 namespace fs = std::filesystem;
 
@@ -238,4 +238,4 @@ void load_inference_weights(const fs::path& directory, const ParameterLayout& la
   read_role(directory, manifest, averaged ? role::kMovingAverage : role::kWeights, layout, weights);
 }
 
-}  // namespace tandem
+}  // namespace tandem::store

@@ -19,7 +19,7 @@
 #include "tensor/parameters.h"
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::store {
 
 // What early stopping and the best checkpoint go by.
 enum class Metric : uint8_t { nll, bleu, chrf };
@@ -30,7 +30,7 @@ constexpr bool higher_is_better(Metric metric) { return metric != Metric::nll; }
 struct CheckpointState {
   int64_t step = 0;            // optimizer steps done, skipped ones counted: the number of the next step
   int64_t updates = 0;         // Adam's step count: skipped steps are not counted
-  Cursor cursor;               // where the next step begins
+  data::Cursor cursor;         // where the next step begins
   double epochs_done = 0;      // with its fraction
   double elapsed_seconds = 0;  // of training, over all starts
   int64_t pairs = 0;           // seen so far
@@ -130,4 +130,4 @@ bool load_tensors(const std::filesystem::path& directory, const ParameterLayout&
 // The weights to translate with: the moving average where there is one, else the weights.
 void load_inference_weights(const std::filesystem::path& directory, const ParameterLayout& layout, const View& weights);
 
-}  // namespace tandem
+}  // namespace tandem::store

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::store {
 
 using Json = nlohmann::ordered_json;
 
@@ -99,4 +99,4 @@ CheckpointState parse_state(const std::string& text, const std::string& name) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::store

@@ -15,7 +15,7 @@
 #include "core/manifest.h"
 #include "store/checkpoint.h"
 
-namespace tandem {
+namespace tandem::store {
 
 namespace fs = std::filesystem;
 
@@ -216,4 +216,4 @@ fs::path resolve_model(const fs::path& path) {
   return fs::canonical(*latest);
 }
 
-}  // namespace tandem
+}  // namespace tandem::store

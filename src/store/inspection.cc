@@ -6,13 +6,13 @@
 #include <map>
 
 #include "core/error.h"
-#include "core/human.h"
 #include "core/file.h"
+#include "core/human.h"
 #include "data/corpus.h"
 #include "store/stored_config.h"
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::store {
 
 namespace fs = std::filesystem;
 
@@ -41,12 +41,12 @@ void look_into(const fs::path& path, InspectedFile& file, Inspected& result) {
     file.tensors = SafetensorsReader(path).tensors();
     file.holds = describe_tensors(file.tensors);
   } else if (role == role::kSourceTokenizer || role == role::kTargetTokenizer) {
-    file.holds = fmt::format("{} pieces", grouped(Subwords::load(path).size()));
+    file.holds = fmt::format("{} pieces", grouped(text::Subwords::load(path).size()));
   } else if (role == role::kConfig) {
     result.model = read_model_config(read_file(path), path.string());
     file.holds = "the effective config";
   } else if (role == role::kCorpus) {
-    const Corpus corpus = Corpus::open(path, false);
+    const data::Corpus corpus = data::Corpus::open(path, false);
     file.holds = fmt::format("{} pairs, {} source and {} target pieces", grouped(corpus.size()),
                              grouped(corpus.tokens(Side::source)), grouped(corpus.tokens(Side::target)));
   } else if (is_text(role)) {
@@ -101,10 +101,10 @@ Inspected inspect_directory(const fs::path& path, bool verify) {
   return result;
 }
 
-std::string describe(const ModelConfig& m) {
+std::string describe(const model::ModelConfig& m) {
   return fmt::format("{}+{} layers, width {}, {} heads, feed-forward {}, vocabulary {} / {}, at most {} pieces",
                      m.encoder_layers, m.decoder_layers, m.width, m.heads, m.feed_forward, grouped(m.source_vocabulary),
                      grouped(m.target_vocabulary), m.max_length);
 }
 
-}  // namespace tandem
+}  // namespace tandem::store

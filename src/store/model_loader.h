@@ -8,28 +8,28 @@
 #include "store/checkpoint.h"
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::store {
 
 class InferenceModel {
  public:
   // `path`: a run directory, a checkpoint or an averaged model. With `use_average` the moving average of the weights
   // where there is one. Every file is checked; fails with one sentence that names what is wrong. The backend must
   // outlive the model.
-  InferenceModel(Backend& backend, const std::filesystem::path& path, DType compute, bool use_average = true);
+  InferenceModel(backend::Backend& backend, const std::filesystem::path& path, DType compute, bool use_average = true);
 
-  Transformer& model() { return model_; }
-  Weights weights() const;
-  const Subwords& subwords(Side side) const { return side == Side::source || !target_ ? source_ : *target_; }
+  model::Transformer& model() { return model_; }
+  nn::Weights weights() const;
+  const text::Subwords& subwords(Side side) const { return side == Side::source || !target_ ? source_ : *target_; }
   const std::filesystem::path& directory() const { return directory_; }  // where the weights lie
   int64_t step() const { return checkpoint_.state.step; }
 
  private:
   std::filesystem::path directory_;
   Checkpoint checkpoint_;
-  Subwords source_;
-  std::optional<Subwords> target_;  // with separate vocabularies
-  Transformer model_;
+  text::Subwords source_;
+  std::optional<text::Subwords> target_;  // with separate vocabularies
+  model::Transformer model_;
   Buffer masters_, compute_;  // compute_ only where its type is not f32
 };
 
-}  // namespace tandem
+}  // namespace tandem::store

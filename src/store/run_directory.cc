@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::store {
 
 namespace fs = std::filesystem;
 
@@ -83,4 +83,4 @@ void RunDirectory::abandon() {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::store

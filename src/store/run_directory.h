@@ -6,7 +6,7 @@
 
 #include "core/lock.h"
 
-namespace tandem {
+namespace tandem::store {
 
 class RunDirectory {
  public:
@@ -46,4 +46,4 @@ class RunDirectory {
   std::optional<FileLock> lock_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::store

@@ -15,7 +15,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::store {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
@@ -248,4 +248,4 @@ void write_safetensors(FileWriter& file, std::vector<TensorToWrite> tensors) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::store

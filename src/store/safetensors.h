@@ -12,7 +12,7 @@
 
 #include "core/file.h"
 
-namespace tandem {
+namespace tandem::store {
 
 struct TensorInfo {
   std::string name;
@@ -66,4 +66,4 @@ uint64_t safetensors_size(const std::vector<TensorToWrite>& tensors);
 // `__metadata__ {"format": "pt"}`. The caller finishes the file.
 void write_safetensors(FileWriter& file, std::vector<TensorToWrite> tensors);
 
-}  // namespace tandem
+}  // namespace tandem::store

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "model/config_fields.h"
 
-namespace tandem {
+namespace tandem::store {
 
 namespace {
 
@@ -35,7 +35,7 @@ class StoredReader {
   StoredReader(Values& values, const std::string& name) : values_(values), name_(name) {}
 
   template <class T>
-  void operator()(const char* key, T& member, Range) {
+  void operator()(const char* key, T& member, model::Range) {
     read(key, [&member](const std::string& text) {
       if constexpr (std::is_same_v<T, bool>) {
         member = text == "true";
@@ -49,7 +49,7 @@ class StoredReader {
   }
 
   template <class T>
-  void choice(const char* key, T& member, Choices names) {
+  void choice(const char* key, T& member, model::Choices names) {
     read(key, [&](const std::string& text) {
       const auto found =
           std::ranges::find_if(names, [&](const char* one) { return text == fmt::format("\"{}\"", one); });
@@ -73,14 +73,14 @@ class StoredReader {
 
 }  // namespace
 
-ModelConfig read_model_config(const std::string& toml, const std::string& name) {
+model::ModelConfig read_model_config(const std::string& toml, const std::string& name) {
   Values values = model_table(toml);
   require(!values.empty(), "{} has no [model] table", name);
-  ModelConfig config;
+  model::ModelConfig config;
   StoredReader reader(values, name);
-  visit_model(config, reader);
+  model::visit_model(config, reader);
   require(values.empty(), "{}: {} is not a setting that this version knows", name, values.begin()->first);
   return config;
 }
 
-}  // namespace tandem
+}  // namespace tandem::store

@@ -5,10 +5,10 @@
 
 #include "model/config.h"
 
-namespace tandem {
+namespace tandem::store {
 
 // `toml` is the text of a checkpoint's or model's config.toml. Keys that an older version did not write keep their
 // defaults; a key or a value that is not known fails with an error that names it and the file `name`.
-ModelConfig read_model_config(const std::string& toml, const std::string& name);
+model::ModelConfig read_model_config(const std::string& toml, const std::string& name);
 
-}  // namespace tandem
+}  // namespace tandem::store

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::inline tensor {
 
 namespace {
 
@@ -71,4 +71,4 @@ void Arena::reserve(size_t bytes) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::inline tensor

@@ -8,7 +8,7 @@
 
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::inline tensor {
 
 class Arena {
  public:
@@ -45,4 +45,4 @@ class Arena {
   size_t allocated_ = 0;
 };
 
-}  // namespace tandem
+}  // namespace tandem::inline tensor

@@ -5,7 +5,7 @@
 
 #include "core/philox.h"
 
-namespace tandem {
+namespace tandem::inline tensor {
 
 namespace {
 
@@ -87,4 +87,4 @@ void initialize(const View& masters, const ParameterLayout& layout, uint64_t see
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::inline tensor

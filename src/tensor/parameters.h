@@ -9,7 +9,7 @@
 
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::inline tensor {
 
 enum class Init : uint8_t { zero, one, glorot, embedding };
 
@@ -54,4 +54,4 @@ class ParameterLayout {
 // function of (seed, parameter name) only.
 void initialize(const View& masters, const ParameterLayout& layout, uint64_t seed);
 
-}  // namespace tandem
+}  // namespace tandem::inline tensor

@@ -1,11 +1,11 @@
 // An ordered queue of a device's work, as a handle that only code for that device looks into.
 #pragma once
 
-namespace tandem {
+namespace tandem::inline tensor {
 
 struct DeviceStream {
   void* handle = nullptr;  // cudaStream_t; null on a CPU, whose calls have ended when they return
   int device = 0;
 };
 
-}  // namespace tandem
+}  // namespace tandem::inline tensor

@@ -1,6 +1,6 @@
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::inline tensor {
 
 const char* name_of(DType type) {
   switch (type) {
@@ -16,4 +16,4 @@ const char* name_of(DType type) {
   return "unknown";
 }
 
-}  // namespace tandem
+}  // namespace tandem::inline tensor

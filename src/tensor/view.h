@@ -12,7 +12,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::inline tensor {
 
 enum class DType : uint8_t { f32, bf16, f64, i32 };
 
@@ -153,4 +153,4 @@ class Buffer {
   Memory memory_ = Memory::host;
 };
 
-}  // namespace tandem
+}  // namespace tandem::inline tensor

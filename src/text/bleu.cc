@@ -10,7 +10,7 @@
 #include "text/resampling.h"
 #include "text/tokenizers.h"
 
-namespace tandem {
+namespace tandem::text {
 
 namespace {
 
@@ -184,4 +184,4 @@ BleuScore corpus_bleu_with_interval(Lines hypotheses, const References& referenc
   return result;
 }
 
-}  // namespace tandem
+}  // namespace tandem::text

@@ -7,7 +7,7 @@
 
 #include "text/metric.h"
 
-namespace tandem {
+namespace tandem::text {
 
 struct BleuOptions {
   std::string tokenizer = "13a";  // 13a, intl, char, none
@@ -39,4 +39,4 @@ BleuScore corpus_bleu(Lines hypotheses, const References& references, const Bleu
 // The score with its interval (text/resampling.h); resampling 3,000 lines takes some 60 ms.
 BleuScore corpus_bleu_with_interval(Lines hypotheses, const References& references, const BleuOptions& options = {});
 
-}  // namespace tandem
+}  // namespace tandem::text

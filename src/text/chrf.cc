@@ -8,7 +8,7 @@
 #include "text/metric_ngrams.h"
 #include "text/metric_text.h"
 
-namespace tandem {
+namespace tandem::text {
 
 namespace {
 
@@ -166,4 +166,4 @@ ChrfScore corpus_chrf(Lines hypotheses, const References& references, const Chrf
   return score(sum(statistics(hypotheses, references, options)), options);
 }
 
-}  // namespace tandem
+}  // namespace tandem::text

@@ -7,7 +7,7 @@
 
 #include "text/metric.h"
 
-namespace tandem {
+namespace tandem::text {
 
 struct ChrfOptions {
   int char_order = 6;
@@ -35,4 +35,4 @@ std::string signature(const ChrfOptions& options, size_t references);
 
 ChrfScore corpus_chrf(Lines hypotheses, const References& references, const ChrfOptions& options = {});
 
-}  // namespace tandem
+}  // namespace tandem::text

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::text {
 
 bool valid_utf8(std::string_view text) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
@@ -64,4 +64,4 @@ DropReason check_pair(std::string_view source, std::string_view target, const Cl
   return DropReason::none;
 }
 
-}  // namespace tandem
+}  // namespace tandem::text

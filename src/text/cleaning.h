@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace tandem {
+namespace tandem::text {
 
 struct CleaningRules {
   int64_t min_words = 1;
@@ -44,4 +44,4 @@ int64_t count_words(std::string_view line);
 // Both lines must be tidy. Never returns oversized, duplicate or held_out: those need more than the pair.
 DropReason check_pair(std::string_view source, std::string_view target, const CleaningRules& rules);
 
-}  // namespace tandem
+}  // namespace tandem::text

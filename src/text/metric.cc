@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::text {
 
 std::string MetricScore::number(int width) const {
   const std::string text = fmt::format("{:.{}f}", score, width);
@@ -27,4 +27,4 @@ void check_lines(Lines hypotheses, const References& references) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::text

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::text {
 
 using Lines = std::span<const std::string>;
 using References = std::vector<std::vector<std::string>>;  // [reference][line]
@@ -50,4 +50,4 @@ Stats sum(const std::vector<Stats>& lines) {
   return result;
 }
 
-}  // namespace tandem
+}  // namespace tandem::text

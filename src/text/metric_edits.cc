@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem::metric {
+namespace tandem::text::metric {
 
 namespace {
 
@@ -232,4 +232,4 @@ int64_t translation_edits(std::span<const uint32_t> hypothesis, std::span<const 
   return reference.empty() ? static_cast<int64_t>(hypothesis.size()) : ShiftSearch(hypothesis, reference).edits();
 }
 
-}  // namespace tandem::metric
+}  // namespace tandem::text::metric

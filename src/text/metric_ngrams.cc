@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace tandem::metric {
+namespace tandem::text::metric {
 
 NgramCounts NgramCounter::operator()(std::span<const uint32_t> tokens) {
   NgramCounts counts(numbers_.size());
@@ -42,4 +42,4 @@ void keep_larger(NgramCounts& counts, const NgramCounts& other) {
   }
 }
 
-}  // namespace tandem::metric
+}  // namespace tandem::text::metric

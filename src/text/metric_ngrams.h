@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace tandem::metric {
+namespace tandem::text::metric {
 
 // [order - 1][number of the n-gram] = how often it occurs. Counts made by one counter share their numbers; an earlier
 // sequence's counts may be shorter, and the missing ones are zero.
@@ -29,4 +29,4 @@ int64_t matches(const std::vector<int64_t>& a, const std::vector<int64_t>& b);
 // `counts` becomes the larger of both for every n-gram.
 void keep_larger(NgramCounts& counts, const NgramCounts& other);
 
-}  // namespace tandem::metric
+}  // namespace tandem::text::metric

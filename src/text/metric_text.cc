@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace tandem::metric {
+namespace tandem::text::metric {
 
 std::u32string decode(std::string_view utf8) {
   require(utf8.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
@@ -125,4 +125,4 @@ std::vector<uint32_t> WordNumbers::operator()(const std::vector<std::u32string_v
   return result;
 }
 
-}  // namespace tandem::metric
+}  // namespace tandem::text::metric

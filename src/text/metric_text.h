@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace tandem::metric {
+namespace tandem::text::metric {
 
 // Bytes that are not valid UTF-8 become U+FFFD, one for each maximal part, as Python's errors="replace" does.
 std::u32string decode(std::string_view utf8);
@@ -34,4 +34,4 @@ class WordNumbers {
   std::unordered_map<std::u32string_view, uint32_t> numbers_;
 };
 
-}  // namespace tandem::metric
+}  // namespace tandem::text::metric

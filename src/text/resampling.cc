@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace tandem {
+namespace tandem::text {
 
 Interval interval_of(std::vector<double> scores, double corpus) {
   std::sort(scores.begin(), scores.end());
@@ -16,4 +16,4 @@ Interval interval_of(std::vector<double> scores, double corpus) {
           .half_width = (high - low) / 2};
 }
 
-}  // namespace tandem
+}  // namespace tandem::text

@@ -9,7 +9,7 @@
 #include "core/philox.h"
 #include "text/metric.h"
 
-namespace tandem {
+namespace tandem::text {
 
 constexpr uint32_t kResamplings = 1000;
 constexpr uint64_t kResamplingSeed = 12345;
@@ -34,4 +34,4 @@ Interval interval(const std::vector<Stats>& lines, const Options& options) {
   return interval_of(std::move(scores), score(sum(lines), options).score);
 }
 
-}  // namespace tandem
+}  // namespace tandem::text

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "text/subwords_model.h"
 
-namespace tandem {
+namespace tandem::text {
 
 namespace {
 
@@ -100,4 +100,4 @@ void SubwordDropout::encode(std::string_view line, PhiloxStream& random, std::ve
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::text

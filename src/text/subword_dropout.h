@@ -12,7 +12,7 @@
 #include "core/philox.h"
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::text {
 
 class SubwordDropout {
  public:
@@ -49,4 +49,4 @@ class SubwordDropout {
   std::unordered_map<std::string_view, Piece> pieces_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::text

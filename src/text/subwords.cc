@@ -11,7 +11,7 @@
 #include "text/subwords_cache.h"
 #include "text/subwords_model.h"
 
-namespace tandem {
+namespace tandem::text {
 
 namespace {
 
@@ -158,4 +158,4 @@ bool Subwords::by_words() const { return state_->by_words; }
 
 const std::string& Subwords::not_only_merges() const { return state_->not_only_merges; }
 
-}  // namespace tandem
+}  // namespace tandem::text

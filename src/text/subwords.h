@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tandem {
+namespace tandem::text {
 
 constexpr int32_t kPad = 0;
 constexpr int32_t kEos = 1;
@@ -49,4 +49,4 @@ class Subwords {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::text

@@ -5,7 +5,7 @@
 #include <functional>
 #include <new>
 
-namespace tandem {
+namespace tandem::text {
 
 // One block of memory holds this header, the pieces and the word.
 struct WordCache::Entry {
@@ -77,4 +77,4 @@ void WordCache::insert(std::string_view word, std::span<const int32_t> pieces) {
   std::free(entry);
 }
 
-}  // namespace tandem
+}  // namespace tandem::text

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tandem {
+namespace tandem::text {
 
 class WordCache {
  public:
@@ -38,4 +38,4 @@ class WordCache {
   std::atomic<size_t> entries_{0};
 };
 
-}  // namespace tandem
+}  // namespace tandem::text

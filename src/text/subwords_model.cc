@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::text {
 
 namespace {
 
@@ -215,4 +215,4 @@ ModelTraits examine_model(std::string_view bytes, const std::string& name) {
   return traits;
 }
 
-}  // namespace tandem
+}  // namespace tandem::text

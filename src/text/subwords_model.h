@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace tandem {
+namespace tandem::text {
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, stands for a space inside pieces
 
@@ -20,4 +20,4 @@ struct ModelTraits {
 // not a model or is damaged. `name` is for the message.
 ModelTraits examine_model(std::string_view bytes, const std::string& name);
 
-}  // namespace tandem
+}  // namespace tandem::text

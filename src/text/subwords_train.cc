@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::text {
 
 namespace {
 
@@ -117,4 +117,4 @@ std::string train_subwords(const WordCounts& counts, const SubwordTraining& opti
   return model;
 }
 
-}  // namespace tandem
+}  // namespace tandem::text

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace tandem {
+namespace tandem::text {
 
 // How often each word occurs. Memory is bounded: when there are too many different words the rarest are forgotten.
 class WordCounts {
@@ -44,4 +44,4 @@ struct SubwordTraining {
 // Returns the model file's content. If the words allow fewer pieces, the error names the largest possible number.
 std::string train_subwords(const WordCounts& counts, const SubwordTraining& options);
 
-}  // namespace tandem
+}  // namespace tandem::text

@@ -9,7 +9,7 @@
 #include "text/metric_text.h"
 #include "text/tokenizers.h"
 
-namespace tandem {
+namespace tandem::text {
 
 namespace {
 
@@ -69,4 +69,4 @@ TerScore corpus_ter(Lines hypotheses, const References& references, const TerOpt
   return score(sum(statistics(hypotheses, references, options)), options);
 }
 
-}  // namespace tandem
+}  // namespace tandem::text

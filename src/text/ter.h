@@ -7,7 +7,7 @@
 
 #include "text/metric.h"
 
-namespace tandem {
+namespace tandem::text {
 
 struct TerOptions {
   bool normalized = false;     // decode entities, cut off punctuation
@@ -31,4 +31,4 @@ std::string signature(const TerOptions& options, size_t references);
 
 TerScore corpus_ter(Lines hypotheses, const References& references, const TerOptions& options = {});
 
-}  // namespace tandem
+}  // namespace tandem::text

@@ -10,7 +10,7 @@
 #include "text/metric_text.h"
 #include "text/ter.h"
 
-namespace tandem::metric {
+namespace tandem::text::metric {
 
 namespace {
 
@@ -199,4 +199,4 @@ std::u32string tokenize_tercom(std::u32string_view line, const TerOptions& optio
   return result;
 }
 
-}  // namespace tandem::metric
+}  // namespace tandem::text::metric

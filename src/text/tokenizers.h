@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tandem {
+namespace tandem::text {
 
 struct TerOptions;
 
@@ -26,4 +26,4 @@ const std::vector<std::string>& bleu_tokenizers();
 std::u32string tokenize_tercom(std::u32string_view line, const TerOptions& options);
 
 }  // namespace metric
-}  // namespace tandem
+}  // namespace tandem::text

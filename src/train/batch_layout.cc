@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
@@ -28,13 +28,15 @@ void write_ints(std::span<std::byte> block, size_t place, const std::vector<int3
 
 }  // namespace
 
-BatchLayout::BatchLayout(const MicroBatchCapacity& capacity) : capacity_(capacity), bytes_(aligned(sizeof(StepInput))) {
+BatchLayout::BatchLayout(const data::MicroBatchCapacity& capacity)
+    : capacity_(capacity), bytes_(aligned(sizeof(StepInput))) {
   require(capacity.source > 0 && capacity.target > 0 && capacity.pairs > 0,
           "a micro-batch of {} + {} tokens and {} pairs has no fixed shape", capacity.source, capacity.target,
           capacity.pairs);
 }
 
-BatchLayout::BatchLayout(const MicroBatchCapacity& capacity, int64_t longest, const ModelConfig& model, bool group)
+BatchLayout::BatchLayout(const data::MicroBatchCapacity& capacity, int64_t longest, const model::ModelConfig& model,
+                         bool group)
     : BatchLayout(capacity) {
   source_ = place_side(capacity.source, std::min(capacity.source, model.source_vocabulary), longest);
   target_ = place_side(capacity.target, std::min(capacity.target, model.target_vocabulary), longest);
@@ -44,13 +46,13 @@ BatchLayout::BatchLayout(const MicroBatchCapacity& capacity, int64_t longest, co
   }
 }
 
-BatchLayout BatchLayout::exactly_for(const HostBatch& batch, const TrainStep& step) {
+BatchLayout BatchLayout::exactly_for(const data::HostBatch& batch, const data::TrainStep& step) {
   const auto at_least_one = [](int64_t count) { return std::max<int64_t>(count, 1); };
   const auto count = [](const std::vector<int32_t>& values) { return static_cast<int64_t>(values.size()); };
-  BatchLayout layout(MicroBatchCapacity{at_least_one(count(batch.source.tokens)),
-                                        at_least_one(count(batch.target.tokens)),
-                                        at_least_one(static_cast<int64_t>(batch.pairs.size()))});
-  const auto place = [&](const HostSide& side, int64_t tokens) {
+  BatchLayout layout(data::MicroBatchCapacity{at_least_one(count(batch.source.tokens)),
+                                              at_least_one(count(batch.target.tokens)),
+                                              at_least_one(static_cast<int64_t>(batch.pairs.size()))});
+  const auto place = [&](const data::HostSide& side, int64_t tokens) {
     return layout.place_side(tokens, count(side.order_ids), at_least_one(side.longest));
   };
   layout.source_ = place(batch.source, layout.capacity_.source);
@@ -87,16 +89,16 @@ BatchLayout::SidePlaces BatchLayout::place_side(int64_t tokens, int64_t runs, in
   return places;
 }
 
-bool BatchLayout::holds(const HostBatch& batch) const {
+bool BatchLayout::holds(const data::HostBatch& batch) const {
   return static_cast<int64_t>(batch.source.tokens.size()) <= capacity_.source &&
          static_cast<int64_t>(batch.target.tokens.size()) <= capacity_.target &&
          static_cast<int64_t>(batch.pairs.size()) <= capacity_.pairs;
 }
 
-void BatchLayout::write_side(std::span<std::byte> block, const SidePlaces& places, const HostSide& side) const {
+void BatchLayout::write_side(std::span<std::byte> block, const SidePlaces& places, const data::HostSide& side) const {
   require(side.longest <= places.longest, "a sentence of {} tokens where {} is the limit", side.longest,
           places.longest);
-  write_ints(block, places.tokens, side.tokens, places.capacity, kPad);
+  write_ints(block, places.tokens, side.tokens, places.capacity, text::kPad);
   write_ints(block, places.position, side.position, places.capacity, 0);
   write_ints(block, places.starts, side.starts, capacity_.pairs + 1, side.starts.back());
   write_ints(block, places.rows, side.order_rows, places.capacity, 0);
@@ -104,7 +106,7 @@ void BatchLayout::write_side(std::span<std::byte> block, const SidePlaces& place
   write_ints(block, places.run_starts, side.order_starts, places.runs + 1, side.order_starts.back());
 }
 
-void BatchLayout::write(std::span<std::byte> block, const HostBatch& batch, const TrainStep& step,
+void BatchLayout::write(std::span<std::byte> block, const data::HostBatch& batch, const data::TrainStep& step,
                         const StepInput& input) const {
   require(block.size() >= bytes_, "a block of {} bytes for a batch of {}", block.size(), bytes_);
   std::memcpy(block.data(), &input, sizeof input);
@@ -120,7 +122,8 @@ View BatchLayout::step_ids(void* block, Memory memory, Side side, int64_t count)
   return ints(block, memory, side == Side::source ? source_ids_place_ : target_ids_place_, count);
 }
 
-PackedSide BatchLayout::side(void* block, Memory memory, const SidePlaces& places, RowParts parts) const {
+model::PackedSide BatchLayout::side(void* block, Memory memory, const SidePlaces& places,
+                                    backend::RowParts parts) const {
   return {.tokens = ints(block, memory, places.tokens, places.capacity),
           .position = ints(block, memory, places.position, places.capacity),
           .starts = ints(block, memory, places.starts, capacity_.pairs + 1),
@@ -130,11 +133,11 @@ PackedSide BatchLayout::side(void* block, Memory memory, const SidePlaces& place
           .parts = parts};
 }
 
-Batch BatchLayout::batch(void* block, Memory memory, const HostBatch& host) const {
+model::Batch BatchLayout::batch(void* block, Memory memory, const data::HostBatch& host) const {
   return {.source = side(block, memory, source_, host.source.parts),
           .target = side(block, memory, target_, host.target.parts),
           .labels = ints(block, memory, labels_, capacity_.target),
           .state = &static_cast<const StepInput*>(block)->state};
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -12,11 +12,11 @@
 #include "model/batch.h"
 #include "model/config.h"
 
-namespace tandem {
+namespace tandem::train {
 
 // What a step's ops read besides sentences.
 struct StepInput {
-  StepState state;
+  backend::StepState state;
   double pause = 0;  // not 0: this rank wants a pause after this step, to save or to stop
 };
 
@@ -29,20 +29,22 @@ struct StepIds {
 class BatchLayout {
  public:
   // Room for exactly this micro-batch of the step, or for one pad if it has no sentence.
-  static BatchLayout exactly_for(const HostBatch& batch, const TrainStep& step);
+  static BatchLayout exactly_for(const data::HostBatch& batch, const data::TrainStep& step);
 
   // All of the capacity's numbers must be set; no sentence may be longer than `longest`. With `group` there is room for
   // the step's ids, too.
-  BatchLayout(const MicroBatchCapacity& capacity, int64_t longest, const ModelConfig& model, bool group = false);
+  BatchLayout(const data::MicroBatchCapacity& capacity, int64_t longest, const model::ModelConfig& model,
+              bool group = false);
 
   size_t bytes() const { return bytes_; }
-  const MicroBatchCapacity& capacity() const { return capacity_; }
-  bool holds(const HostBatch& batch) const;
+  const data::MicroBatchCapacity& capacity() const { return capacity_; }
+  bool holds(const data::HostBatch& batch) const;
 
-  void write(std::span<std::byte> block, const HostBatch& batch, const TrainStep& step, const StepInput& input) const;
+  void write(std::span<std::byte> block, const data::HostBatch& batch, const data::TrainStep& step,
+             const StepInput& input) const;
 
   // The views of a block that lies in the backend's memory; of the parts of the batch's rows if it has any.
-  Batch batch(void* block, Memory memory, const HostBatch& host = {}) const;
+  model::Batch batch(void* block, Memory memory, const data::HostBatch& host = {}) const;
   View step_ids(void* block, Memory memory, Side side, int64_t count) const;  // the first `count`
 
  private:
@@ -50,14 +52,14 @@ class BatchLayout {
     size_t tokens, position, starts, rows, ids, run_starts;
     int64_t capacity, runs, longest;
   };
-  explicit BatchLayout(const MicroBatchCapacity& capacity);
+  explicit BatchLayout(const data::MicroBatchCapacity& capacity);
   SidePlaces place_side(int64_t tokens, int64_t runs, int64_t longest);
   void place_step_ids(int64_t source, int64_t target);
   size_t place(int64_t count);
-  void write_side(std::span<std::byte> block, const SidePlaces& places, const HostSide& side) const;
-  PackedSide side(void* block, Memory memory, const SidePlaces& places, RowParts parts) const;
+  void write_side(std::span<std::byte> block, const SidePlaces& places, const data::HostSide& side) const;
+  model::PackedSide side(void* block, Memory memory, const SidePlaces& places, backend::RowParts parts) const;
 
-  MicroBatchCapacity capacity_;
+  data::MicroBatchCapacity capacity_;
   size_t bytes_ = 0;
   SidePlaces source_{}, target_{};
   size_t labels_ = 0;
@@ -65,4 +67,4 @@ class BatchLayout {
   size_t source_ids_place_ = 0, target_ids_place_ = 0;
 };
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
@@ -20,7 +20,7 @@ int64_t ids_capacity(int64_t ids, int64_t vocabulary) {
 
 }  // namespace
 
-BatchWork::BatchWork(Backend& backend, const ModelConfig& model, std::vector<BatchLayout> layouts)
+BatchWork::BatchWork(backend::Backend& backend, const model::ModelConfig& model, std::vector<BatchLayout> layouts)
     : backend_(backend),
       vocabularies_{model.source_vocabulary, model.target_vocabulary},
       layouts_(backend.traits().replays ? std::move(layouts) : std::vector<BatchLayout>{}),
@@ -31,7 +31,7 @@ BatchWork::BatchWork(Backend& backend, const ModelConfig& model, std::vector<Bat
   feed_ = feed_bytes_ > 0 ? backend.make_feed(feed_bytes_) : nullptr;
 }
 
-size_t BatchWork::smallest_layout(const HostBatch& batch) const {
+size_t BatchWork::smallest_layout(const data::HostBatch& batch) const {
   const auto layout = std::find_if(layouts_.begin(), layouts_.end(),
                                    [&batch](const BatchLayout& candidate) { return candidate.holds(batch); });
   require(layout != layouts_.end(), "a micro-batch of {} + {} tokens and {} pairs is larger than the largest capacity",
@@ -39,23 +39,23 @@ size_t BatchWork::smallest_layout(const HostBatch& batch) const {
   return static_cast<size_t>(layout - layouts_.begin());
 }
 
-int64_t BatchWork::rows_of(const HostBatch& batch) const {
+int64_t BatchWork::rows_of(const data::HostBatch& batch) const {
   if (!replays()) {
     return static_cast<int64_t>(batch.source.tokens.size() + batch.target.tokens.size());
   }
-  const MicroBatchCapacity& capacity = layouts_[smallest_layout(batch)].capacity();
+  const data::MicroBatchCapacity& capacity = layouts_[smallest_layout(batch)].capacity();
   return capacity.source + capacity.target;
 }
 
-IdCounts BatchWork::ids_of(const TrainStep& step) const {
+IdCounts BatchWork::ids_of(const data::TrainStep& step) const {
   const IdCounts ids{static_cast<int64_t>(step.source_ids.size()), static_cast<int64_t>(step.target_ids.size())};
   return replays()
              ? IdCounts{ids_capacity(ids.source, vocabularies_.source), ids_capacity(ids.target, vocabularies_.target)}
              : ids;
 }
 
-void BatchWork::give(const HostBatch& batch, const TrainStep& step, const StepInput& input, int kind, bool recorded,
-                     const Body& body) {
+void BatchWork::give(const data::HostBatch& batch, const data::TrainStep& step, const StepInput& input, int kind,
+                     bool recorded, const Body& body) {
   const size_t number = replays() ? smallest_layout(batch) : 0;
   const BatchLayout layout = replays() ? layouts_[number] : BatchLayout::exactly_for(batch, step);
   if (layout.bytes() > feed_bytes_) {
@@ -92,4 +92,4 @@ void BatchWork::run(Recordable& work, bool recorded, const std::function<void()>
   work.recording->run();
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

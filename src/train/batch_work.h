@@ -13,7 +13,7 @@
 #include "backend/queue.h"
 #include "train/batch_layout.h"
 
-namespace tandem {
+namespace tandem::train {
 
 // How many distinct tokens a step's ids have room for on each side; 0 if there are no ids.
 struct IdCounts {
@@ -23,40 +23,40 @@ struct IdCounts {
 class BatchWork {
  public:
   struct Given {  // in the backend's memory
-    Batch batch;
+    model::Batch batch;
     StepIds ids;
     StepInput* input;
   };
   using Body = std::function<void(const Given&)>;
 
   // layouts: in rising order; for a device that replays. The backend must outlive this.
-  BatchWork(Backend& backend, const ModelConfig& model, std::vector<BatchLayout> layouts);
+  BatchWork(backend::Backend& backend, const model::ModelConfig& model, std::vector<BatchLayout> layouts);
 
   bool replays() const { return !layouts_.empty(); }
 
   // The body gives ops only. One that differs from another in its ops has another `kind`. If not `recorded`, the ops
   // are given one by one, which gives the same bits.
-  void give(const HostBatch& batch, const TrainStep& step, const StepInput& input, int kind, bool recorded,
+  void give(const data::HostBatch& batch, const data::TrainStep& step, const StepInput& input, int kind, bool recorded,
             const Body& body);
 
-  int64_t rows_of(const HostBatch& batch) const;  // of both sides, pads counted
-  IdCounts ids_of(const TrainStep& step) const;   // pads counted
+  int64_t rows_of(const data::HostBatch& batch) const;  // of both sides, pads counted
+  IdCounts ids_of(const data::TrainStep& step) const;   // pads counted
 
  private:
   struct Recordable {
     bool warm = false;  // was run once
-    std::unique_ptr<Recording> recording;
+    std::unique_ptr<backend::Recording> recording;
   };
-  size_t smallest_layout(const HostBatch& batch) const;
+  size_t smallest_layout(const data::HostBatch& batch) const;
   void run(Recordable& work, bool recorded, const std::function<void()>& body);
 
-  Backend& backend_;
+  backend::Backend& backend_;
   IdCounts vocabularies_;
   std::vector<BatchLayout> layouts_;
-  std::unique_ptr<Feed> feed_;
+  std::unique_ptr<backend::Feed> feed_;
   size_t feed_bytes_ = 0;
   Memory memory_;
   std::map<std::array<int64_t, 4>, Recordable> recordings_;  // by layout, numbers of ids, and kind
 };
 
-}  // namespace tandem
+}  // namespace tandem::train

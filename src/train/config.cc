@@ -10,7 +10,7 @@
 #include "train/config_fields.h"
 #include "train/config_reader.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
@@ -51,11 +51,11 @@ std::string literal(const T& value) {
 // Collects every key with its value as TOML.
 struct Writer {
   template <class T>
-  void operator()(const char* key, const T& member, Range) {
+  void operator()(const char* key, const T& member, model::Range) {
     values.emplace_back(key, literal(member));
   }
   template <class T>
-  void choice(const char* key, const T& member, Choices names) {
+  void choice(const char* key, const T& member, model::Choices names) {
     values.emplace_back(key, quoted(names.begin()[static_cast<size_t>(member)]));
   }
 
@@ -72,7 +72,7 @@ std::vector<std::pair<std::string, std::string>> values_of(TrainConfig config) {
   return writer.values;
 }
 
-std::string text_of(const Range& range) {
+std::string text_of(const model::Range& range) {
   const bool low = range.low > std::numeric_limits<double>::lowest();
   const bool high = range.high < std::numeric_limits<double>::max();
   const std::string lower = low ? fmt::format("{} {}", range.above ? "above" : "at least", range.low) : "";
@@ -83,7 +83,7 @@ std::string text_of(const Range& range) {
 // Checks every number against its range.
 struct RangeChecker {
   template <class T>
-  void operator()(const char* key, const T& member, Range range) {
+  void operator()(const char* key, const T& member, model::Range range) {
     if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
       const auto value = static_cast<double>(member);
       const bool good = (range.above ? value > range.low : value >= range.low) &&
@@ -95,7 +95,7 @@ struct RangeChecker {
     }
   }
   template <class T>
-  void choice(const char*, const T&, Choices) {}
+  void choice(const char*, const T&, model::Choices) {}
   void number_or(const char*, int64_t, const char*) {}
 
   ConfigReport& report;
@@ -127,7 +127,7 @@ void check_combinations(const TrainConfig& c, ConfigReport& report) {
         "the run would never end: set stop.max_steps, stop.max_epochs or stop.max_minutes");
   check(c.stop.patience == 0 || c.validation.every_steps > 0 || c.validation.every_minutes > 0, "stop.patience",
         "stop.patience counts validations: set validation.every_steps or validation.every_minutes");
-  check(c.stop.metric == Metric::nll || c.validation.decode, "stop.metric",
+  check(c.stop.metric == store::Metric::nll || c.validation.decode, "stop.metric",
         fmt::format("stop.metric = \"{}\" needs decoded text: set validation.decode = true", name_of(c.stop.metric)));
   check(c.micro_batch == 0 || c.micro_batch >= c.model.max_length, "batch.micro_batch",
         fmt::format("batch.micro_batch = {} must hold the longest sentence (model.max_length = {})", c.micro_batch,
@@ -139,12 +139,12 @@ void check_combinations(const TrainConfig& c, ConfigReport& report) {
 void check_config(TrainConfig& config, ConfigReport& report) {
   RangeChecker checker{report};
   visit_config(config, checker);
-  ModelConfig model = config.model;
+  model::ModelConfig model = config.model;
   for (int64_t* vocabulary : {&model.source_vocabulary, &model.target_vocabulary}) {
     *vocabulary = *vocabulary == 0 ? 32768 : *vocabulary;  // 0 is the data's, which is not known here
   }
   add_problems(problems(model), "model.", report);
-  add_problems(problems(with_defaults(config.schedule, config.model.width, config.stop.max_steps)), "schedule.",
+  add_problems(problems(optim::with_defaults(config.schedule, config.model.width, config.stop.max_steps)), "schedule.",
                report);
   check_combinations(config, report);
 }
@@ -202,4 +202,4 @@ ConfigChanges compare_for_resume(const TrainConfig& saved, const TrainConfig& no
   return changes;
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

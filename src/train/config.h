@@ -16,11 +16,11 @@
 #include "optim/schedule.h"
 #include "store/checkpoint.h"
 
-namespace tandem {
+namespace tandem::train {
 
 struct OptimizerConfig {
-  OptimizerName name = OptimizerName::adam;
-  AdamSettings adam{.beta1 = 0.9F, .beta2 = 0.997F, .epsilon = 1e-9F};
+  optim::OptimizerName name = optim::OptimizerName::adam;
+  backend::AdamSettings adam{.beta1 = 0.9F, .beta2 = 0.997F, .epsilon = 1e-9F};
   float max_gradient_norm = 0;  // 0 = no clipping
   float ema_decay = 0;          // exponential moving average of the weights; 0 = off
 };
@@ -31,7 +31,7 @@ struct StopConfig {
   double max_epochs = 0;
   double max_minutes = 0;
   int64_t patience = 0;  // validations without a better `metric` before the run ends; 0 = never
-  Metric metric = Metric::nll;
+  store::Metric metric = store::Metric::nll;
 };
 
 struct ValidationConfig {
@@ -90,10 +90,10 @@ struct TrainConfig {
   float label_smoothing = 0.1F;
   int64_t micro_batch = 0;  // batch.micro_batch: tokens a side of one micro-batch; 0 = "fit": as many as memory holds
 
-  ModelConfig model;  // vocabularies: 0 = the prepared data's
-  BatchConfig batch;  // seed and max_length are copied from `seed` and `model.max_length`
+  model::ModelConfig model;  // vocabularies: 0 = the prepared data's
+  data::BatchConfig batch;   // seed and max_length are copied from `seed` and `model.max_length`
   OptimizerConfig optimizer;
-  ScheduleConfig schedule;  // as written; with_defaults() fills in d_model and decay_steps
+  optim::ScheduleConfig schedule;  // as written; with_defaults() fills in d_model and decay_steps
   StopConfig stop;
   ValidationConfig validation;
   CheckpointConfig checkpoint;
@@ -125,4 +125,4 @@ struct ConfigChanges {
 };
 ConfigChanges compare_for_resume(const TrainConfig& saved, const TrainConfig& now);
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -12,7 +12,7 @@
 #include "text/cleaning.h"
 #include "train/config_fields.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
@@ -56,14 +56,14 @@ class Reader {
       : table_(table), raw_(std::move(raw_text)), report_(report) {}
 
   template <class T>
-  void operator()(const char* key, T& member, Range) {
+  void operator()(const char* key, T& member, model::Range) {
     if (const toml::node* node = take(key)) {
       const auto value = value_of<T>(*node, key);
       if (!value) {
         return wrong_type(key, *node, type_name(member));
       }
       if constexpr (std::is_same_v<T, std::string>) {  // or the config could not be written and read again
-        if (!valid_utf8(*value)) {
+        if (!text::valid_utf8(*value)) {
           report_.errors.push_back(fmt::format("{}: {} must be UTF-8 text", report_.place_of(key), key));
         }
       }
@@ -72,7 +72,7 @@ class Reader {
   }
 
   template <class T>
-  void choice(const char* key, T& member, Choices names) {
+  void choice(const char* key, T& member, model::Choices names) {
     const toml::node* node = take(key);
     if (node == nullptr) {
       return;
@@ -103,7 +103,7 @@ class Reader {
   }
 
   // The model's preset replaces all its numbers, so it must be read before them.
-  void preset(ModelConfig& model) {
+  void preset(model::ModelConfig& model) {
     const toml::node* node = take("model.preset");
     if (node == nullptr) {
       return;
@@ -113,7 +113,7 @@ class Reader {
       return wrong_type("model.preset", *node, "a string");
     }
     try {
-      ModelConfig chosen = tandem::preset(*name);
+      model::ModelConfig chosen = tandem::model::preset(*name);
       chosen.source_vocabulary = model.source_vocabulary;
       chosen.target_vocabulary = model.target_vocabulary;
       model = chosen;
@@ -286,4 +286,4 @@ void read_overrides(const std::vector<std::string>& overrides, TrainConfig& conf
   read_table(table, std::move(raw), config, report);
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

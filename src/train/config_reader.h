@@ -7,7 +7,7 @@
 
 #include "train/config.h"
 
-namespace tandem {
+namespace tandem::train {
 
 // Where each key that was set comes from ("base.toml:12"), and every error met so far, in order.
 struct ConfigReport {
@@ -27,4 +27,4 @@ void read_overrides(const std::vector<std::string>& overrides, TrainConfig& conf
 // Impossible values and combinations of the whole config.
 void check_config(TrainConfig& config, ConfigReport& report);
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -8,29 +8,29 @@
 #include "dist/device_communicator.h"
 #include "dist/hierarchical.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
 // Every host has the same number of ranks, and more than one.
-bool has_levels(const ProcessGroup& group) {
+bool has_levels(const dist::ProcessGroup& group) {
   std::vector<int> ranks(static_cast<size_t>(group.nodes()));
-  for (const RankInfo& member : group.ranks()) {
+  for (const dist::RankInfo& member : group.ranks()) {
     ++ranks[static_cast<size_t>(member.node)];
   }
   return group.nodes() > 1 && ranks[0] > 1 && std::equal(ranks.begin() + 1, ranks.end(), ranks.begin());
 }
 
-std::unique_ptr<Communicator> make_host_communicator(ProcessGroup& group, const DistConfig& config) {
+std::unique_ptr<dist::Communicator> make_host_communicator(dist::ProcessGroup& group, const DistConfig& config) {
   if (!config.hierarchical || !has_levels(group)) {
     return nullptr;
   }
   log::info("gradients are added up inside the {} hosts, then between them", group.nodes());
-  return make_hierarchical_communicator(group);
+  return dist::make_hierarchical_communicator(group);
 }
 
 // With device = auto, ranks may have picked different device types.
-void require_same_kind(ProcessGroup& group, bool gpu) {
+void require_same_kind(dist::ProcessGroup& group, bool gpu) {
   const std::vector<std::string> kinds = group.gather(gpu ? "a GPU" : "the CPU");
   for (int rank = 1; rank < group.size(); ++rank) {
     const std::string& kind = kinds[static_cast<size_t>(rank)];
@@ -42,7 +42,7 @@ void require_same_kind(ProcessGroup& group, bool gpu) {
 }
 
 // What keeps any rank from NCCL; empty where all can use it.
-std::string first_problem(ProcessGroup& group, const std::string& own) {
+std::string first_problem(dist::ProcessGroup& group, const std::string& own) {
   const std::vector<std::string> problems = group.gather(own);
   for (int rank = 0; rank < group.size(); ++rank) {
     if (const std::string& problem = problems[static_cast<size_t>(rank)]; !problem.empty()) {
@@ -53,8 +53,8 @@ std::string first_problem(ProcessGroup& group, const std::string& own) {
 }
 
 // What a user would otherwise have to set; what is set already stays.
-void set_up_nccl(const ProcessGroup& group, const DistConfig& config) {
-  const RankInfo& own = group.ranks()[static_cast<size_t>(group.rank())];
+void set_up_nccl(const dist::ProcessGroup& group, const DistConfig& config) {
+  const dist::RankInfo& own = group.ranks()[static_cast<size_t>(group.rank())];
   if (!own.interface.empty()) {
     setenv("NCCL_SOCKET_IFNAME", ("=" + own.interface).c_str(), 0);  // the one by which the ranks reach each other
   }
@@ -65,8 +65,8 @@ void set_up_nccl(const ProcessGroup& group, const DistConfig& config) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_gradient_communicator(ProcessGroup& group, Backend& backend,
-                                                         const DistConfig& config) {
+std::unique_ptr<dist::Communicator> make_gradient_communicator(dist::ProcessGroup& group, backend::Backend& backend,
+                                                               const DistConfig& config) {
   if (group.size() == 1) {
     return nullptr;
   }
@@ -77,16 +77,16 @@ std::unique_ptr<Communicator> make_gradient_communicator(ProcessGroup& group, Ba
     require(config.engine != Engine::nccl, "dist.engine = \"nccl\" needs GPUs: use \"auto\" or \"gloo\"");
     return make_host_communicator(group, config);
   }
-  const std::string problem = first_problem(group, why_no_nccl());
+  const std::string problem = first_problem(group, dist::why_no_nccl());
   require(config.engine != Engine::nccl || problem.empty(), "dist.engine = \"nccl\" cannot be used: {}", problem);
   if (config.engine != Engine::gloo && problem.empty()) {
     set_up_nccl(group, config);
     log::info("gradients travel between GPUs over NCCL");
-    return make_nccl_communicator(group, stream);
+    return dist::make_nccl_communicator(group, stream);
   }
   log::info("gradients travel between GPUs over Gloo, through the hosts' memory{}",
             problem.empty() ? "" : " (" + problem + ")");
-  return make_staged_communicator(make_host_communicator(group, config), group, stream);
+  return dist::make_staged_communicator(make_host_communicator(group, config), group, stream);
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -7,10 +7,10 @@
 #include "dist/process_group.h"
 #include "train/config.h"
 
-namespace tandem {
+namespace tandem::train {
 
 // Works where the backend's memory is. Null where the process group's own communicator does.
-std::unique_ptr<Communicator> make_gradient_communicator(ProcessGroup& group, Backend& backend,
-                                                         const DistConfig& config);
+std::unique_ptr<dist::Communicator> make_gradient_communicator(dist::ProcessGroup& group, backend::Backend& backend,
+                                                               const DistConfig& config);
 
-}  // namespace tandem
+}  // namespace tandem::train

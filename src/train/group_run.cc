@@ -11,7 +11,7 @@
 #include "dist/environment.h"
 #include "store/checkpoint.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace fs = std::filesystem;
 
@@ -24,7 +24,7 @@ std::string shared_settings(TrainConfig config) {
   return to_toml(config);
 }
 
-bool wants_gpu(const TrainConfig& config) { return config.device != "cpu" && gpu_count() > 0; }
+bool wants_gpu(const TrainConfig& config) { return config.device != "cpu" && backend::gpu_count() > 0; }
 
 std::string random_name() {
   std::random_device random;
@@ -33,13 +33,13 @@ std::string random_name() {
 
 }  // namespace
 
-void take_own_part(TrainConfig& config, const World& world) {
+void take_own_part(TrainConfig& config, const dist::World& world) {
   if (world.local_size == 1) {
     return;
   }
   if (wants_gpu(config)) {
     if (config.device == "auto" || config.device == "cuda") {
-      const std::vector<int> usable = usable_gpus();
+      const std::vector<int> usable = backend::usable_gpus();
       const auto gpus = static_cast<int>(usable.size());
       require(world.local_size <= gpus || config.dist.share_device,
               "{} workers on {}, which has {} GPU{} that can be used: start at most one for each, or set "
@@ -54,10 +54,10 @@ void take_own_part(TrainConfig& config, const World& world) {
 
 int workers_of_machine(const TrainConfig& config) {
   const bool any_gpu = config.device == "auto" || config.device == "cuda";
-  return any_gpu && world_from_environment().alone() ? std::max(1, gpu_count()) : 1;
+  return any_gpu && dist::world_from_environment().alone() ? std::max(1, backend::gpu_count()) : 1;
 }
 
-Identity group_identity(const TrainConfig& config, const Prepared& data, const std::string& checkpoint) {
+dist::Identity group_identity(const TrainConfig& config, const data::Prepared& data, const std::string& checkpoint) {
   return {.version = TANDEM_VERSION,
           .config = shared_settings(config),
           .data = data.fingerprint,
@@ -74,24 +74,25 @@ std::string checkpoint_identity(const fs::path& run) {
   }
   try {
     const std::string manifest = read_file(latest / "manifest.json", 1 << 20);
-    return fmt::format("{} {}", load_checkpoint(latest, false).state.step, checksum(manifest));
+    return fmt::format("{} {}", store::load_checkpoint(latest, false).state.step, checksum(manifest));
   } catch (const Error&) {
     return "";
   }
 }
 
-GroupRun::GroupRun(TrainConfig& config, const Prepared& data, bool start_over) : settings_(to_toml(config)) {
-  const World world = world_from_environment();
+GroupRun::GroupRun(TrainConfig& config, const data::Prepared& data, bool start_over) : settings_(to_toml(config)) {
+  const dist::World world = dist::world_from_environment();
   take_own_part(config, world);
   if (world.rank == 0) {
     directory_.emplace(config.run);
   }
   // A launcher that restarts its workers wants what they have done since, not to start over once more.
-  const std::string launch = variable("TANDEM_LAUNCH");
-  const fs::path launched = fs::path(config.run) / RunDirectory::kLaunchFile;
+  const std::string launch = dist::variable("TANDEM_LAUNCH");
+  const fs::path launched = fs::path(config.run) / store::RunDirectory::kLaunchFile;
   start_over = start_over && (launch.empty() || read_small_file(launched) != launch);
   starts_over_ = start_over;
-  group_ = join_process_group(world, group_identity(config, data, start_over ? "" : checkpoint_identity(config.run)));
+  group_ =
+      dist::join_process_group(world, group_identity(config, data, start_over ? "" : checkpoint_identity(config.run)));
   const int owner = first_node_on_disk(config.run);
   keeps_checkpoints_ = first() || (group_->local_rank() == 0 && owner == group_->node());
   if (!first() && keeps_checkpoints_) {
@@ -99,14 +100,14 @@ GroupRun::GroupRun(TrainConfig& config, const Prepared& data, bool start_over) :
   }
   barrier();
   if (!directory_) {
-    directory_.emplace(config.run, RunDirectory::Use::guest);
+    directory_.emplace(config.run, store::RunDirectory::Use::guest);
   }
 }
 
 void GroupRun::clear() {
   if (keeps_checkpoints_) {
     directory_->clear();
-    write_file(directory_->root() / RunDirectory::kLaunchFile, variable("TANDEM_LAUNCH"));
+    write_file(directory_->root() / store::RunDirectory::kLaunchFile, dist::variable("TANDEM_LAUNCH"));
   }
   barrier();
 }
@@ -140,7 +141,7 @@ double GroupRun::broadcast(double value, int root) {
 
 std::string GroupRun::broadcast(const std::string& text, int root) {
   auto size = static_cast<int32_t>(text.size());
-  Communicator& all = group_->communicator();
+  dist::Communicator& all = group_->communicator();
   all.broadcast(host_view(&size, 1, 1), root);
   std::vector<int32_t> words((static_cast<size_t>(size) + 3) / 4);
   if (rank() == root) {
@@ -159,4 +160,4 @@ std::vector<std::string> GroupRun::gather(const std::string& text) {
   return texts;
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -12,23 +12,23 @@
 #include "store/run_directory.h"
 #include "train/config.h"
 
-namespace tandem {
+namespace tandem::train {
 
 class GroupRun {
  public:
   // Opens the run directory and meets the other ranks that the environment names. Where the process group has several
   // ranks on this host, config's device and threads become this rank's own.
-  GroupRun(TrainConfig& config, const Prepared& data, bool start_over);
+  GroupRun(TrainConfig& config, const data::Prepared& data, bool start_over);
 
-  ProcessGroup& group() { return *group_; }
+  dist::ProcessGroup& group() { return *group_; }
   int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
   bool first() const { return rank() == 0; }  // of all: it speaks to the user
   std::string interface() const {             // that the ranks talk over; empty where there is one rank
     return size() == 1 ? "" : group_->ranks()[static_cast<size_t>(rank())].interface;
   }
-  RunDirectory& directory() { return *directory_; }
-  const RunDirectory& directory() const { return *directory_; }
+  store::RunDirectory& directory() { return *directory_; }
+  const store::RunDirectory& directory() const { return *directory_; }
   // The settings as all ranks have them, without what is this rank's own: what checkpoints hold.
   const std::string& settings() const { return settings_; }
   // Whether this rank writes checkpoints: the first of all, and the first of each host that has a disk of its own, so
@@ -38,7 +38,7 @@ class GroupRun {
   // What rank `root` holds, on all ranks.
   double broadcast(double value, int root = 0);
   std::string broadcast(const std::string& text, int root = 0);
-  double largest(double value) { return tandem::largest(group_->communicator(), value); }
+  double largest(double value) { return dist::largest(group_->communicator(), value); }
   // Every rank's text, in the order of the ranks.
   std::vector<std::string> gather(const std::string& text);
   void barrier() { group_->communicator().barrier(); }
@@ -54,23 +54,23 @@ class GroupRun {
   int first_node_on_disk(const std::filesystem::path& run);
 
   std::string settings_;
-  std::unique_ptr<ProcessGroup> group_;
-  std::optional<RunDirectory> directory_;
+  std::unique_ptr<dist::ProcessGroup> group_;
+  std::optional<store::RunDirectory> directory_;
   bool starts_over_ = false;
   bool keeps_checkpoints_ = true;
 };
 
 // Ranks of one host share its GPUs, or its cores: config's device and threads become this rank's own.
-void take_own_part(TrainConfig& config, const World& world);
+void take_own_part(TrainConfig& config, const dist::World& world);
 
 // How many workers this machine gets if a user starts one process: as many as it has usable GPUs, if the config leaves
 // the choice of the device; else one.
 int workers_of_machine(const TrainConfig& config);
 
 // What this rank must agree on with the others before they work together.
-Identity group_identity(const TrainConfig& config, const Prepared& data, const std::string& checkpoint);
+dist::Identity group_identity(const TrainConfig& config, const data::Prepared& data, const std::string& checkpoint);
 
 // "<step> <hash>" of a run's latest checkpoint; empty where there is none.
 std::string checkpoint_identity(const std::filesystem::path& run);
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -6,14 +6,14 @@
 
 #include "backend/backend.h"
 
-namespace tandem {
+namespace tandem::train {
 
 class HostCopy {
  public:
   enum Purpose : uint8_t { read, write };  // to write: what it holds at first means nothing
 
   // An empty view stays empty.
-  HostCopy(Backend& backend, const View& view, Purpose purpose) : backend_(&backend), target_(view) {
+  HostCopy(backend::Backend& backend, const View& view, Purpose purpose) : backend_(&backend), target_(view) {
     if (view.memory == Memory::device && !view.empty()) {
       copy_.resize(static_cast<size_t>(view.size()));
       if (purpose == read) {
@@ -34,9 +34,9 @@ class HostCopy {
   }
 
  private:
-  Backend* backend_;
+  backend::Backend* backend_;
   View target_;
   std::vector<float> copy_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::train

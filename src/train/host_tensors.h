@@ -10,24 +10,24 @@
 #include "train/host_copy.h"
 #include "train/model_state.h"
 
-namespace tandem {
+namespace tandem::train {
 
 class HostTensors {
  public:
   // host: all ranks, for host memory.
-  HostTensors(Backend& backend, const ModelState& weights, const Optimizer& optimizer, const GradientUpdate& update,
-              Communicator& host, HostCopy::Purpose purpose);
+  HostTensors(backend::Backend& backend, const ModelState& weights, const optim::Optimizer& optimizer,
+              const GradientUpdate& update, dist::Communicator& host, HostCopy::Purpose purpose);
 
-  CheckpointTensors views() const;
+  store::CheckpointTensors views() const;
   // After writing: brings this rank's part to where the run computes.
   void commit();
 
  private:
   struct HostSlot {
-    Slot slot;
-    HostCopy own;                     // what this rank keeps
-    std::vector<ShardPieces> shards;  // what each rank keeps of the whole; empty: all of it
-    std::vector<float> whole;         // if there are shards
+    optim::Slot slot;
+    HostCopy own;                           // what this rank keeps
+    std::vector<dist::ShardPieces> shards;  // what each rank keeps of the whole; empty: all of it
+    std::vector<float> whole;               // if there are shards
 
     View view(int64_t flat) const;
   };
@@ -38,4 +38,4 @@ class HostTensors {
   std::vector<HostSlot> slots_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::train

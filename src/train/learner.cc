@@ -5,17 +5,17 @@
 #include "core/human.h"
 #include "train/setup.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
 // Adds up the bytes that are asked for.
-class CountingBackend final : public ForwardingBackend {
+class CountingBackend final : public backend::ForwardingBackend {
  public:
-  using ForwardingBackend::ForwardingBackend;
+  using backend::ForwardingBackend::ForwardingBackend;
   Buffer allocate(size_t bytes) override {
     bytes_ += bytes;
-    return ForwardingBackend::allocate(bytes);
+    return backend::ForwardingBackend::allocate(bytes);
   }
   size_t bytes() const { return bytes_; }
 
@@ -25,23 +25,24 @@ class CountingBackend final : public ForwardingBackend {
 
 }  // namespace
 
-Learner::State::State(Backend& backend, const TrainConfig& config, Communicator& gradients, bool whole_parameters)
+Learner::State::State(backend::Backend& backend, const TrainConfig& config, dist::Communicator& gradients,
+                      bool whole_parameters)
     : model(backend, config.model),
-      weights(backend, model.parameters(), compute_type(config.precision, backend), config.optimizer.ema_decay > 0,
-              shard_unit(gradients.size())),
+      weights(backend, model.parameters(), backend::compute_type(config.precision, backend),
+              config.optimizer.ema_decay > 0, shard_unit(gradients.size())),
       update(make_gradient_update(backend, model, weights, gradients, config,
-                                  whole_parameters || needs_whole_parameters(config.optimizer.name))),
-      optimizer(
-          make_optimizer(config.optimizer.name, backend, update->own_parameters(),
-                         {config.optimizer.adam, config.optimizer.max_gradient_norm, config.optimizer.ema_decay})) {}
+                                  whole_parameters || optim::needs_whole_parameters(config.optimizer.name))),
+      optimizer(optim::make_optimizer(
+          config.optimizer.name, backend, update->own_parameters(),
+          {config.optimizer.adam, config.optimizer.max_gradient_norm, config.optimizer.ema_decay})) {}
 
-std::unique_ptr<Learner::State> Learner::make_state(Backend& backend, const TrainConfig& config,
-                                                    Communicator& gradients, bool whole_parameters) {
+std::unique_ptr<Learner::State> Learner::make_state(backend::Backend& backend, const TrainConfig& config,
+                                                    dist::Communicator& gradients, bool whole_parameters) {
   const auto free = static_cast<double>(backend.memory_sizes().free);
   try {
     return std::make_unique<State>(backend, config, gradients, whole_parameters);
-  } catch (const OutOfMemory&) {
-    PlanningBackend planning(backend);
+  } catch (const backend::OutOfMemory&) {
+    backend::PlanningBackend planning(backend);
     CountingBackend counting(planning);
     const State planned(counting, config, gradients, whole_parameters);
     fail(
@@ -52,8 +53,8 @@ std::unique_ptr<Learner::State> Learner::make_state(Backend& backend, const Trai
   }
 }
 
-Learner::Learner(Backend& backend, const TrainConfig& config, const Corpus& corpus, const LearnerRanks& ranks,
-                 const LearnerOptions& options)
+Learner::Learner(backend::Backend& backend, const TrainConfig& config, const data::Corpus& corpus,
+                 const LearnerRanks& ranks, const LearnerOptions& options)
     : backend_(backend),
       host_(ranks.host),
       seed_(config.seed),
@@ -72,7 +73,7 @@ void Learner::begin(const std::function<void(const View& weights)>& change) {
   initialize(masters.view(), model().parameters(), seed_);
   change(masters.view());
   masters.commit();
-  for (const Slot& slot : optimizer().slots()) {
+  for (const optim::Slot& slot : optimizer().slots()) {
     backend_.fill_zero(slot.view);
   }
   resume(0, false);
@@ -90,7 +91,7 @@ HostTensors Learner::host_tensors(HostCopy::Purpose purpose) {
   return {backend_, weights(), optimizer(), update(), host_, purpose};
 }
 
-StepInput Learner::input_of(const TrainStep& step, int64_t number, double learning_rate) const {
+StepInput Learner::input_of(const data::TrainStep& step, int64_t number, double learning_rate) const {
   return {.state = {.seed = seed_,
                     .step = static_cast<uint32_t>(number),
                     .loss_scale = 1.0F / static_cast<float>(step.target_tokens),
@@ -100,10 +101,10 @@ StepInput Learner::input_of(const TrainStep& step, int64_t number, double learni
 double Learner::checkpoint_bytes() const {
   const auto parameters = static_cast<double>(model().parameters().count());
   double numbers = weights().average().empty() ? parameters : 2 * parameters;
-  for (const Slot& slot : optimizer().slots()) {
-    numbers += slot.extent == Slot::Extent::parameters ? parameters : static_cast<double>(slot.view.size());
+  for (const optim::Slot& slot : optimizer().slots()) {
+    numbers += slot.extent == optim::Slot::Extent::parameters ? parameters : static_cast<double>(slot.view.size());
   }
   return numbers * sizeof(float);
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

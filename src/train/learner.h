@@ -11,17 +11,18 @@
 #include "train/memory_plan.h"
 #include "train/stepper.h"
 
-namespace tandem {
+namespace tandem::train {
 
 // The ranks that train one model together.
 struct LearnerRanks {
-  Communicator& host;       // for host memory: what the ranks agree on
-  Communicator& gradients;  // works where the backend's memory is; how many share a step, and which of them this is
+  dist::Communicator& host;  // for host memory: what the ranks agree on
+  dist::Communicator&
+      gradients;  // works where the backend's memory is; how many share a step, and which of them this is
 };
 
 struct LearnerOptions {
-  MicroBatchCapacity wanted = {};       // of a micro-batch, if it fits as well: the run's so far
-  std::optional<MemoryPlan> plan = {};  // instead of the one that the free memory gives
+  data::MicroBatchCapacity wanted = {};  // of a micro-batch, if it fits as well: the run's so far
+  std::optional<MemoryPlan> plan = {};   // instead of the one that the free memory gives
   bool whole_parameters = false;  // shards end at the ends of parameters even if the optimizer does not ask for it
 };
 
@@ -29,7 +30,7 @@ class Learner {
  public:
   // Takes all the memory that steps need. The config is complete (setup.h). What is given by reference must outlive the
   // learner. If the model does not fit the device, fails with what it takes and what is free.
-  Learner(Backend& backend, const TrainConfig& config, const Corpus& corpus, const LearnerRanks& ranks,
+  Learner(backend::Backend& backend, const TrainConfig& config, const data::Corpus& corpus, const LearnerRanks& ranks,
           const LearnerOptions& options = {});
 
   // Fresh weights, and an optimizer that has seen nothing. `change` may replace the weights, flat f32 in host memory.
@@ -39,43 +40,43 @@ class Learner {
   HostTensors host_tensors(HostCopy::Purpose purpose);
 
   // What the ops of a step read of it; number: of the step, from 0.
-  StepInput input_of(const TrainStep& step, int64_t number, double learning_rate) const;
+  StepInput input_of(const data::TrainStep& step, int64_t number, double learning_rate) const;
 
-  const Transformer& model() const { return state_->model; }
-  Transformer& model() { return state_->model; }
+  const model::Transformer& model() const { return state_->model; }
+  model::Transformer& model() { return state_->model; }
   ModelState& weights() { return state_->weights; }
   const ModelState& weights() const { return state_->weights; }
-  const Optimizer& optimizer() const { return *state_->optimizer; }
+  const optim::Optimizer& optimizer() const { return *state_->optimizer; }
   GradientUpdate& update() { return *state_->update; }
   const MemoryPlan& plan() const { return plan_; }
-  Batcher& batcher() { return batcher_; }
+  data::Batcher& batcher() { return batcher_; }
   Stepper& stepper() { return stepper_; }
   DType compute() const { return weights().weights().compute.dtype; }
   // How much one micro-batch has room for; 0 if as much as it needs.
-  MicroBatchCapacity fixed_micro_batch() const {
-    return plan_.layouts.empty() ? MicroBatchCapacity{} : plan_.batch.capacity;
+  data::MicroBatchCapacity fixed_micro_batch() const {
+    return plan_.layouts.empty() ? data::MicroBatchCapacity{} : plan_.batch.capacity;
   }
   double checkpoint_bytes() const;  // of weights, their average and the optimizer's state
 
  private:
   struct State {
-    State(Backend& backend, const TrainConfig& config, Communicator& gradients, bool whole_parameters);
+    State(backend::Backend& backend, const TrainConfig& config, dist::Communicator& gradients, bool whole_parameters);
 
-    Transformer model;
+    model::Transformer model;
     ModelState weights;
     std::unique_ptr<GradientUpdate> update;
-    std::unique_ptr<Optimizer> optimizer;
+    std::unique_ptr<optim::Optimizer> optimizer;
   };
-  static std::unique_ptr<State> make_state(Backend& backend, const TrainConfig& config, Communicator& gradients,
-                                           bool whole_parameters);
+  static std::unique_ptr<State> make_state(backend::Backend& backend, const TrainConfig& config,
+                                           dist::Communicator& gradients, bool whole_parameters);
 
-  Backend& backend_;
-  Communicator& host_;
+  backend::Backend& backend_;
+  dist::Communicator& host_;
   const uint64_t seed_;
   std::unique_ptr<State> state_;
   MemoryPlan plan_;
-  Batcher batcher_;
+  data::Batcher batcher_;
   Stepper stepper_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::train

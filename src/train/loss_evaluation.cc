@@ -7,7 +7,7 @@
 #include "train/batch_work.h"
 #include "train/planned_bytes.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
@@ -15,25 +15,26 @@ namespace {
 constexpr int64_t kTokensAtATime = 2048;
 constexpr int64_t kPairsAtATime = 512;
 
-int64_t most_tokens(const ModelConfig& model) { return std::max(kTokensAtATime, model.max_length); }
+int64_t most_tokens(const model::ModelConfig& model) { return std::max(kTokensAtATime, model.max_length); }
 
-BatchLayout layout_for(const ModelConfig& model, int64_t tokens) {
-  return {MicroBatchCapacity{tokens, tokens, kPairsAtATime}, model.max_length, model};
+BatchLayout layout_for(const model::ModelConfig& model, int64_t tokens) {
+  return {data::MicroBatchCapacity{tokens, tokens, kPairsAtATime}, model.max_length, model};
 }
 
-size_t planned_bytes_for(const Backend& backend, const ModelConfig& model, DType compute, int64_t tokens) {
-  return planned_bytes(
-      backend, model, compute, layout_for(model, tokens),
-      [](const Transformer& transformer, const ModelState& weights, const Batch& batch, LossTotals* totals,
-         Arena& arena) { transformer.evaluate(weights.weights(), batch, 0, totals, arena); });
+size_t planned_bytes_for(const backend::Backend& backend, const model::ModelConfig& model, DType compute,
+                         int64_t tokens) {
+  return planned_bytes(backend, model, compute, layout_for(model, tokens),
+                       [](const model::Transformer& transformer, const ModelState& weights, const model::Batch& batch,
+                          backend::LossTotals* totals,
+                          Arena& arena) { transformer.evaluate(weights.weights(), batch, 0, totals, arena); });
 }
 
-PairLoss evaluate_parts(Backend& backend, const Transformer& model, const Weights& weights,
+PairLoss evaluate_parts(backend::Backend& backend, const model::Transformer& model, const nn::Weights& weights,
                         const std::vector<Ids>& source, const std::vector<Ids>& target, int64_t most, Arena& arena) {
   PairLoss result;
-  const Buffer memory = backend.allocate(sizeof(LossTotals));
-  const View words = memory.view(DType::i32, 1, sizeof(LossTotals) / sizeof(int32_t));
-  auto* totals = static_cast<LossTotals*>(memory.data());
+  const Buffer memory = backend.allocate(sizeof(backend::LossTotals));
+  const View words = memory.view(DType::i32, 1, sizeof(backend::LossTotals) / sizeof(int32_t));
+  auto* totals = static_cast<backend::LossTotals*>(memory.data());
   backend.fill_zero(words);
   BatchWork work(backend, model.config(), {layout_for(model.config(), most)});
   arena.reset();
@@ -45,7 +46,7 @@ PairLoss evaluate_parts(Backend& backend, const Transformer& model, const Weight
   int64_t source_tokens = 0, target_tokens = 0;
   const auto flush = [&] {
     if (!part_source.empty()) {
-      work.give(pack(part_source, part_target), {}, {}, 0, true, [&](const BatchWork::Given& given) {
+      work.give(data::pack(part_source, part_target), {}, {}, 0, true, [&](const BatchWork::Given& given) {
         arena.reset();
         model.evaluate(weights, given.batch, 0, totals, arena);
       });
@@ -77,17 +78,17 @@ PairLoss evaluate_parts(Backend& backend, const Transformer& model, const Weight
 
 }  // namespace
 
-size_t planned_evaluation_bytes(const Backend& backend, const ModelConfig& model, DType compute) {
+size_t planned_evaluation_bytes(const backend::Backend& backend, const model::ModelConfig& model, DType compute) {
   return planned_bytes_for(backend, model, compute, most_tokens(model));
 }
 
-PairLoss evaluate_loss(Backend& backend, Transformer& model, const Weights& weights, const std::vector<Ids>& source,
-                       const std::vector<Ids>& target, Arena& arena) {
+PairLoss evaluate_loss(backend::Backend& backend, model::Transformer& model, const nn::Weights& weights,
+                       const std::vector<Ids>& source, const std::vector<Ids>& target, Arena& arena) {
   require(source.size() == target.size(), "{} source and {} target sentences", source.size(), target.size());
   for (int64_t tokens = most_tokens(model.config());;) {
     try {
       return evaluate_parts(backend, model, weights, source, target, tokens, arena);
-    } catch (const OutOfMemory& error) {
+    } catch (const backend::OutOfMemory& error) {
       arena.clear();
       if (tokens == model.config().max_length) {
         throw;
@@ -98,4 +99,4 @@ PairLoss evaluate_loss(Backend& backend, Transformer& model, const Weights& weig
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

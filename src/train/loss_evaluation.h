@@ -5,12 +5,12 @@
 
 #include "model/transformer.h"
 
-namespace tandem {
+namespace tandem::train {
 
 using Ids = std::vector<int32_t>;  // pieces of one sentence, without bos and eos
 
 struct PairLoss {
-  LossTotals totals;
+  backend::LossTotals totals;
   int64_t too_long = 0;  // pairs left out because a side exceeds the model's length
 
   double nll() const { return totals.nll / totals.tokens; }  // nats a target token, the end mark counted
@@ -18,9 +18,9 @@ struct PairLoss {
 };
 
 // Bytes that it takes from the arena on a backend that likes a fixed shape.
-size_t planned_evaluation_bytes(const Backend& backend, const ModelConfig& model, DType compute);
+size_t planned_evaluation_bytes(const backend::Backend& backend, const model::ModelConfig& model, DType compute);
 
-PairLoss evaluate_loss(Backend& backend, Transformer& model, const Weights& weights, const std::vector<Ids>& source,
-                       const std::vector<Ids>& target, Arena& arena);
+PairLoss evaluate_loss(backend::Backend& backend, model::Transformer& model, const nn::Weights& weights,
+                       const std::vector<Ids>& source, const std::vector<Ids>& target, Arena& arena);
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -9,7 +9,7 @@
 #include "train/loss_evaluation.h"
 #include "train/stepper.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
@@ -24,7 +24,7 @@ constexpr int64_t kSlack = 64;        // tokens: a micro-batch ends where the ne
 
 std::string readable(size_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-size_t usable_bytes(const Backend& backend, const ModelConfig& model, DType compute) {
+size_t usable_bytes(const backend::Backend& backend, const model::ModelConfig& model, DType compute) {
   const auto free = static_cast<double>(backend.memory_sizes().free);
   const auto validation = static_cast<double>(planned_evaluation_bytes(backend, model, compute));
   const double reserve = std::max({kReserve * free, std::min(kSmallestReserve, kMostReserve * free),
@@ -35,8 +35,8 @@ size_t usable_bytes(const Backend& backend, const ModelConfig& model, DType comp
 int64_t rows_of(const MemoryPlan& plan) { return std::max(plan.batch.capacity.source, plan.batch.capacity.target); }
 
 // micro-batches: of a step; 0 = not known.
-std::string describe(const MemoryPlan& plan, const Backend& backend, int64_t micro_batches) {
-  const MicroBatchCapacity& capacity = plan.batch.capacity;
+std::string describe(const MemoryPlan& plan, const backend::Backend& backend, int64_t micro_batches) {
+  const data::MicroBatchCapacity& capacity = plan.batch.capacity;
   return fmt::format("a step is {} of at most {} + {} tokens in {} sentences; a micro-batch takes {} of {} free",
                      micro_batches > 1    ? fmt::format("{} micro-batches", micro_batches)
                      : micro_batches == 1 ? "one micro-batch"
@@ -46,11 +46,11 @@ std::string describe(const MemoryPlan& plan, const Backend& backend, int64_t mic
 }
 
 // At most `tokens` a side in one micro-batch; 0 = all that a rank has of a step.
-MemoryPlan plan_for(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
-                    int64_t tokens, int ranks) {
+MemoryPlan plan_for(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
+                    const TrainConfig& config, int64_t tokens, int ranks) {
   MemoryPlan plan;
   plan.batch = config.batch;
-  for (const MicroBatchCapacity& capacity : micro_batch_capacities(corpus, config.batch, tokens, ranks)) {
+  for (const data::MicroBatchCapacity& capacity : data::micro_batch_capacities(corpus, config.batch, tokens, ranks)) {
     plan.layouts.emplace_back(capacity, config.model.max_length, config.model, ranks > 1);
   }
   const BatchLayout& largest = plan.layouts.back();
@@ -61,8 +61,8 @@ MemoryPlan plan_for(const Backend& backend, DType compute, const Corpus& corpus,
 
 }  // namespace
 
-MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
-                       int ranks, const MicroBatchCapacity& before) {
+MemoryPlan plan_memory(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
+                       const TrainConfig& config, int ranks, const data::MicroBatchCapacity& before) {
   if (!backend.traits().replays) {
     MemoryPlan plan;
     plan.batch = config.batch;
@@ -121,18 +121,19 @@ MemoryPlan plan_memory(const Backend& backend, DType compute, const Corpus& corp
   return chosen;
 }
 
-MemoryPlan plan_memory_together(const Backend& backend, DType compute, const Corpus& corpus, const TrainConfig& config,
-                                int ranks, const MicroBatchCapacity& before, Communicator& host) {
+MemoryPlan plan_memory_together(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
+                                const TrainConfig& config, int ranks, const data::MicroBatchCapacity& before,
+                                dist::Communicator& host) {
   const auto most = [&host](int64_t value) { return static_cast<int64_t>(largest(host, static_cast<double>(value))); };
-  const MicroBatchCapacity wanted{most(before.source), most(before.target), 0};
+  const data::MicroBatchCapacity wanted{most(before.source), most(before.target), 0};
   MemoryPlan plan = plan_memory(backend, compute, corpus, config, ranks, wanted);
-  const MicroBatchCapacity own =
-      plan.layouts.empty() ? MicroBatchCapacity{INT32_MAX, INT32_MAX, 0} : plan.batch.capacity;
-  const MicroBatchCapacity smallest{-most(-own.source), -most(-own.target), 0};
+  const data::MicroBatchCapacity own =
+      plan.layouts.empty() ? data::MicroBatchCapacity{INT32_MAX, INT32_MAX, 0} : plan.batch.capacity;
+  const data::MicroBatchCapacity smallest{-most(-own.source), -most(-own.target), 0};
   if (smallest.source == own.source && smallest.target == own.target) {
     return plan;
   }
   return plan_memory(backend, compute, corpus, config, ranks, smallest);
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -3,9 +3,10 @@
 #include <exception>
 #include <utility>
 
-namespace tandem {
+namespace tandem::train {
 
-ModelState::ModelState(Backend& backend, const ParameterLayout& layout, DType compute, bool average, int64_t unit)
+ModelState::ModelState(backend::Backend& backend, const ParameterLayout& layout, DType compute, bool average,
+                       int64_t unit)
     : backend_(backend), size_(layout.flat_size()), padded_((size_ + unit - 1) / unit * unit) {
   require(compute == DType::f32 || compute == DType::bf16, "a model trains in f32 or bf16, not {}", name_of(compute));
   const size_t bytes = static_cast<size_t>(padded_) * sizeof(float);
@@ -51,4 +52,4 @@ void ModelState::exchange_average() {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

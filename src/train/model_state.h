@@ -5,13 +5,13 @@
 
 #include "model/transformer.h"
 
-namespace tandem {
+namespace tandem::train {
 
 class ModelState {
  public:
   // compute: f32 or bf16. With `average`, room for the moving average of the weights as well. Each buffer has room up
   // to a multiple of `unit` elements, so that ranks can share it in equal parts.
-  ModelState(Backend& backend, const ParameterLayout& layout, DType compute, bool average, int64_t unit = 1);
+  ModelState(backend::Backend& backend, const ParameterLayout& layout, DType compute, bool average, int64_t unit = 1);
 
   View masters() const { return flat(masters_, DType::f32); }
   View gradients() const { return flat(gradients_, DType::f32); }
@@ -25,7 +25,7 @@ class ModelState {
     return flat;
   }
 
-  Weights weights() const { return {masters(), copy().empty() ? masters() : copy()}; }
+  nn::Weights weights() const { return {masters(), copy().empty() ? masters() : copy()}; }
 
   void refresh_copy();  // after the masters were written from outside
 
@@ -36,9 +36,9 @@ class ModelState {
   void exchange_average();
   View flat(const Buffer& buffer, DType dtype) const { return buffer.view(dtype, 1, size_); }
 
-  Backend& backend_;
+  backend::Backend& backend_;
   int64_t size_, padded_;
   Buffer masters_, gradients_, average_, copy_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
@@ -14,7 +14,7 @@ bool over(double minutes, double seconds) { return minutes > 0 && seconds >= min
 
 }  // namespace
 
-bool pause_due(const TrainConfig& config, const CheckpointState& state, int64_t given, double epochs) {
+bool pause_due(const TrainConfig& config, const store::CheckpointState& state, int64_t given, double epochs) {
   const StopConfig& stop = config.stop;
   return every(config.validation.every_steps, given) || every(config.checkpoint.every_steps, given) ||
          (stop.max_steps > 0 && given >= stop.max_steps) || (stop.max_epochs > 0 && epochs >= stop.max_epochs) ||
@@ -27,18 +27,18 @@ bool time_for_pause(const TrainConfig& config, const RunClock& clock) {
          over(config.checkpoint.every_minutes, clock.now - clock.saved);
 }
 
-bool validation_due(const ValidationConfig& when, const CheckpointState& state, const RunClock& clock) {
+bool validation_due(const ValidationConfig& when, const store::CheckpointState& state, const RunClock& clock) {
   return (every(when.every_steps, state.step) && state.metrics_step != state.step) ||
          over(when.every_minutes, clock.now - clock.validated);
 }
 
-bool checkpoint_due(const CheckpointConfig& when, const CheckpointState& state, int64_t saved_step,
+bool checkpoint_due(const CheckpointConfig& when, const store::CheckpointState& state, int64_t saved_step,
                     const RunClock& clock) {
   return saved_step != state.step &&
          (every(when.every_steps, state.step) || over(when.every_minutes, clock.now - clock.saved));
 }
 
-std::optional<std::string> end_reached(const StopConfig& stop, const CheckpointState& state) {
+std::optional<std::string> end_reached(const StopConfig& stop, const store::CheckpointState& state) {
   if (stop.max_steps > 0 && state.step >= stop.max_steps) {
     return fmt::format("all {} steps are done", stop.max_steps);
   }
@@ -55,7 +55,7 @@ std::optional<std::string> end_reached(const StopConfig& stop, const CheckpointS
   return std::nullopt;
 }
 
-double share_done(const StopConfig& stop, const CheckpointState& state) {
+double share_done(const StopConfig& stop, const store::CheckpointState& state) {
   double share = 0;
   if (stop.max_steps > 0) {
     share = std::max(share, static_cast<double>(state.step) / static_cast<double>(stop.max_steps));
@@ -69,9 +69,9 @@ double share_done(const StopConfig& stop, const CheckpointState& state) {
   return std::min(share, 1.0);
 }
 
-double seconds_left(const StopConfig& stop, const CheckpointState& state) {
+double seconds_left(const StopConfig& stop, const store::CheckpointState& state) {
   const double share = share_done(stop, state);
   return share > 0 ? state.elapsed_seconds * (1 - share) / share : -1;
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -6,9 +6,9 @@
 #include "core/stopwatch.h"
 #include "tensor/arena.h"
 
-namespace tandem {
+namespace tandem::train {
 
-void fill_random(Backend& backend, const View& to, uint32_t seed) {
+void fill_random(backend::Backend& backend, const View& to, uint32_t seed) {
   PhiloxStream random(seed, 0);
   std::vector<float> numbers(static_cast<size_t>(to.size()));
   for (float& number : numbers) {
@@ -18,7 +18,7 @@ void fill_random(Backend& backend, const View& to, uint32_t seed) {
   backend.wait();
 }
 
-int64_t measured_size(const Backend& backend, int64_t element_bytes) {
+int64_t measured_size(const backend::Backend& backend, int64_t element_bytes) {
   if (!backend.traits().replays) {
     return 1024;
   }
@@ -29,7 +29,7 @@ int64_t measured_size(const Backend& backend, int64_t element_bytes) {
   return n;
 }
 
-double measure_product_rate(Backend& backend, DType compute, int repeats) {
+double measure_product_rate(backend::Backend& backend, DType compute, int repeats) {
   const bool gpu = backend.traits().replays;
   const int64_t n = measured_size(backend, 12);  // as it grows, the arena holds three matrices of f32
   repeats = repeats > 0 ? repeats : gpu ? 20 : 3;
@@ -40,15 +40,15 @@ double measure_product_rate(Backend& backend, DType compute, int repeats) {
   backend.copy(a, wide);
   fill_random(backend, wide, 2);
   backend.copy(b, wide);
-  backend.run(op::Linear{.y = c, .x = a, .w = b});
+  backend.run(backend::op::Linear{.y = c, .x = a, .w = b});
   backend.wait();
   const Stopwatch watch;
   for (int i = 0; i < repeats; ++i) {
-    backend.run(op::Linear{.y = c, .x = a, .w = b});
+    backend.run(backend::op::Linear{.y = c, .x = a, .w = b});
   }
   backend.wait();
   const double seconds = watch.seconds();
   return 2.0 * static_cast<double>(n * n) * static_cast<double>(n) * repeats / seconds;
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -3,16 +3,16 @@
 
 #include "backend/backend.h"
 
-namespace tandem {
+namespace tandem::train {
 
 // Random numbers in [-0.5, 0.5), in the backend's memory: to is f32 and contiguous.
-void fill_random(Backend& backend, const View& to, uint32_t seed);
+void fill_random(backend::Backend& backend, const View& to, uint32_t seed);
 
 // Rows and columns of the matrices to measure with: large, but no more than half of the free memory. element_bytes: of
 // all of them together.
-int64_t measured_size(const Backend& backend, int64_t element_bytes);
+int64_t measured_size(const backend::Backend& backend, int64_t element_bytes);
 
 // FLOP/s of a large product of random numbers in this type. repeats 0: as many as take a fraction of a second.
-double measure_product_rate(Backend& backend, DType compute, int repeats = 0);
+double measure_product_rate(backend::Backend& backend, DType compute, int repeats = 0);
 
-}  // namespace tandem
+}  // namespace tandem::train

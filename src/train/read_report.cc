@@ -6,7 +6,7 @@
 #include "store/inspection.h"
 #include "train/config.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace fs = std::filesystem;
 
@@ -23,14 +23,15 @@ double bytes_below(const fs::path& directory) {
   return bytes;
 }
 
-void describe_newest(const fs::path& path, CheckpointFacts& facts) {
-  const Inspected inspected = inspect_directory(path, false);
+void describe_newest(const fs::path& path, observe::CheckpointFacts& facts) {
+  const store::Inspected inspected = store::inspect_directory(path, false);
   const auto has = [&](const char* role) {
-    return std::ranges::any_of(inspected.files, [&](const InspectedFile& file) { return file.file.role == role; });
+    return std::ranges::any_of(inspected.files,
+                               [&](const store::InspectedFile& file) { return file.file.role == role; });
   };
   const char* unread = has(role::kMovingAverage) ? role::kWeights : role::kMovingAverage;
   double listed = 0;
-  for (const InspectedFile& file : inspected.files) {
+  for (const store::InspectedFile& file : inspected.files) {
     const bool inference = file.file.role != role::kOptimizer && file.file.role != unread;
     facts.files.push_back(
         {file.file.name, file.file.role, file.holds, static_cast<double>(file.file.bytes), inference});
@@ -43,24 +44,25 @@ void describe_newest(const fs::path& path, CheckpointFacts& facts) {
   facts.problems = inspected.damage;
 }
 
-RunPlan plan_of(const TrainConfig& config) {
-  const ScheduleConfig schedule = with_defaults(config.schedule, config.model.width, config.stop.max_steps);
-  RunPlan plan{.max_steps = config.stop.max_steps,
-               .max_epochs = config.stop.max_epochs,
-               .max_minutes = config.stop.max_minutes,
-               .schedule = "",
-               .rate_at = {}};
+observe::RunPlan plan_of(const TrainConfig& config) {
+  const optim::ScheduleConfig schedule =
+      optim::with_defaults(config.schedule, config.model.width, config.stop.max_steps);
+  observe::RunPlan plan{.max_steps = config.stop.max_steps,
+                        .max_epochs = config.stop.max_epochs,
+                        .max_minutes = config.stop.max_minutes,
+                        .schedule = "",
+                        .rate_at = {}};
   if (problems(schedule).empty()) {
-    plan.schedule = explain(schedule);
-    plan.rate_at = [schedule](int64_t step) { return learning_rate(schedule, step); };
+    plan.schedule = optim::explain(schedule);
+    plan.rate_at = [schedule](int64_t step) { return optim::learning_rate(schedule, step); };
   }
   return plan;
 }
 
 // Of the newest checkpoint below the run directory and of all that are kept; step -1 if there is none.
-CheckpointFacts checkpoint_facts(const fs::path& run) {
-  CheckpointFacts facts;
-  const std::vector<fs::path> found = list_checkpoints(run);
+observe::CheckpointFacts checkpoint_facts(const fs::path& run) {
+  observe::CheckpointFacts facts;
+  const std::vector<fs::path> found = store::list_checkpoints(run);
   if (found.empty()) {
     return facts;
   }
@@ -71,7 +73,7 @@ CheckpointFacts checkpoint_facts(const fs::path& run) {
   }
   std::error_code error;
   const fs::space_info space = fs::space(run, error);
-  facts.disk_free_bytes = error ? kUnknown : static_cast<double>(space.available);
+  facts.disk_free_bytes = error ? observe::kUnknown : static_cast<double>(space.available);
   facts.path = found.back().string();
   try {
     describe_newest(found.back(), facts);
@@ -83,10 +85,10 @@ CheckpointFacts checkpoint_facts(const fs::path& run) {
 
 }  // namespace
 
-RunReport read_report(const fs::path& run, const ReportOptions& options) {
-  RunData data = read_run(run);
-  RunPlan plan;
-  CheckpointFacts facts = checkpoint_facts(run);
+report::RunReport read_report(const fs::path& run, const ReportOptions& options) {
+  observe::RunData data = observe::read_run(run);
+  observe::RunPlan plan;
+  observe::CheckpointFacts facts = checkpoint_facts(run);
   if (!data.config.empty()) {
     try {
       const TrainConfig config = parse_config(data.config, "config.toml");
@@ -96,8 +98,8 @@ RunReport read_report(const fs::path& run, const ReportOptions& options) {
     }
   }
   // Not those of config.data: on another machine, or later, there may be other data at that place.
-  data.stats = read_stats(options.data.empty() ? run : fs::path(options.data));
-  return make_report(std::move(data), std::move(plan), facts, unix_time(), options.price_per_hour);
+  data.stats = observe::read_stats(options.data.empty() ? run : fs::path(options.data));
+  return report::make_report(std::move(data), std::move(plan), facts, observe::unix_time(), options.price_per_hour);
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

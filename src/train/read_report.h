@@ -5,7 +5,7 @@
 
 #include "report/run_report.h"
 
-namespace tandem {
+namespace tandem::train {
 
 struct ReportOptions {
   std::filesystem::path data;  // prepared directory; empty: the run's own copy of its stats.json
@@ -14,6 +14,6 @@ struct ReportOptions {
 
 // Reads files only. `run`: a run directory or a single metrics file. A config or checkpoint that cannot be read is left
 // out; fails if there is no run.
-RunReport read_report(const std::filesystem::path& run, const ReportOptions& options = {});
+report::RunReport read_report(const std::filesystem::path& run, const ReportOptions& options = {});
 
-}  // namespace tandem
+}  // namespace tandem::train

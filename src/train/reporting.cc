@@ -3,9 +3,9 @@
 #include "core/human.h"
 #include "core/log.h"
 
-namespace tandem {
+namespace tandem::train {
 
-void add_losses(TrainPoint& window, LossTotals& totals, const LossTotals& step) {
+void add_losses(observe::TrainPoint& window, backend::LossTotals& totals, const backend::LossTotals& step) {
   totals.smoothed += step.smoothed;
   totals.nll += step.nll;
   totals.correct += step.correct;
@@ -15,9 +15,9 @@ void add_losses(TrainPoint& window, LossTotals& totals, const LossTotals& step) 
   window.accuracy = totals.correct / totals.tokens;
 }
 
-void report_validation(const ValidationResult& result, const CheckpointState& state, double seconds,
+void report_validation(const ValidationResult& result, const store::CheckpointState& state, double seconds,
                        RunObserver& observer) {
-  Record record{"valid", state.step};
+  observe::Record record{"valid", state.step};
   std::string line = fmt::format("validation at step {}:", grouped(state.step));
   for (const auto& [name, value] : result.metrics()) {
     record.add(name, value);
@@ -43,7 +43,7 @@ void report_validation(const ValidationResult& result, const CheckpointState& st
   for (const ValidationResult::Sample& sample : result.samples) {
     log::info("  source       {}\n  reference    {}\n  translation  {}", sample.source, sample.reference,
               sample.translation);
-    observer.write(Record{"sample", state.step}
+    observer.write(observe::Record{"sample", state.step}
                        .add("index", index++)
                        .add("source", sample.source)
                        .add("reference", sample.reference)
@@ -52,7 +52,7 @@ void report_validation(const ValidationResult& result, const CheckpointState& st
   observer.sync();
 }
 
-Hyperparameters hyperparameters(const TrainConfig& config) {
+observe::Hyperparameters hyperparameters(const TrainConfig& config) {
   const auto number = [](auto value) { return static_cast<double>(value); };
   return {{"seed", number(config.seed)},
           {"encoder_layers", number(config.model.encoder_layers)},
@@ -69,4 +69,4 @@ Hyperparameters hyperparameters(const TrainConfig& config) {
           {"ema_decay", number(config.optimizer.ema_decay)}};
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -2,29 +2,29 @@
 
 #include "store/checkpoint_state.h"
 
-namespace tandem {
+namespace tandem::train {
 
-void RunCheckpoints::save(CheckpointState state) {
+void RunCheckpoints::save(store::CheckpointState state) {
   learner_.update().complete(learner_.weights().average());
   const HostTensors tensors = learner_.host_tensors(HostCopy::read);
   if (run_.keeps_checkpoints()) {
     state.micro_batch_source = learner_.fixed_micro_batch().source;
     state.micro_batch_target = learner_.fixed_micro_batch().target;
-    const Checkpoint checkpoint{state, run_.settings(), data_.source.bytes(),
-                                data_.joint ? "" : data_.target.front().bytes()};
+    const store::Checkpoint checkpoint{state, run_.settings(), data_.source.bytes(),
+                                       data_.joint ? "" : data_.target.front().bytes()};
     const auto& root = run_.directory().root();
-    const auto directory = save_checkpoint(root, checkpoint, learner_.model().parameters(), tensors.views());
+    const auto directory = store::save_checkpoint(root, checkpoint, learner_.model().parameters(), tensors.views());
     if (state.best_score && state.best_step == state.step) {
-      set_best(root, directory);
+      store::set_best(root, directory);
     }
-    const KeptCheckpoints keep{.newest = config_.checkpoint.keep_last, .best = config_.checkpoint.keep_best};
-    remove_old_checkpoints(root, keep, config_.stop.metric);
+    const store::KeptCheckpoints keep{.newest = config_.checkpoint.keep_last, .best = config_.checkpoint.keep_best};
+    store::remove_old_checkpoints(root, keep, config_.stop.metric);
   }
   run_.barrier();
 }
 
 std::optional<RunCheckpoints::Loaded> RunCheckpoints::load(const std::optional<std::filesystem::path>& found) {
-  const CheckpointState saved = found ? load_checkpoint(*found, false).state : CheckpointState{};
+  const store::CheckpointState saved = found ? store::load_checkpoint(*found, false).state : store::CheckpointState{};
   const double own = found ? static_cast<double>(saved.step) : -1;
   const double newest = run_.largest(own);
   if (newest < 0) {
@@ -34,7 +34,7 @@ std::optional<RunCheckpoints::Loaded> RunCheckpoints::load(const std::optional<s
   const bool everywhere = run_.largest(has_it ? 0 : 1) == 0;
   const int last = run_.size() - 1;
   const int first = last - static_cast<int>(run_.largest(has_it ? last - run_.rank() : -1));  // of those who have it
-  Loaded loaded{parse_state(run_.broadcast(to_json(saved), first), "another rank's state"), everywhere};
+  Loaded loaded{store::parse_state(run_.broadcast(to_json(saved), first), "another rank's state"), everywhere};
   load_tensors_of(found, everywhere ? run_.rank() : first, !everywhere, loaded.state.updates);
   return loaded;
 }
@@ -44,13 +44,13 @@ void RunCheckpoints::load_tensors_of(const std::optional<std::filesystem::path>&
                                      int64_t updates) {
   bool with_average = false;
   HostTensors tensors = learner_.host_tensors(HostCopy::write);
-  const CheckpointTensors all = tensors.views();
+  const store::CheckpointTensors all = tensors.views();
   if (run_.rank() == from) {
-    with_average = load_tensors(*checkpoint, learner_.model().parameters(), all);
+    with_average = store::load_tensors(*checkpoint, learner_.model().parameters(), all);
   }
   if (shared) {
     std::vector<View> views{all.weights, all.ema};
-    for (const SlotTensor& slot : all.slots) {
+    for (const store::SlotTensor& slot : all.slots) {
       views.push_back(slot.view);
     }
     for (const View& view : views) {
@@ -64,17 +64,17 @@ void RunCheckpoints::load_tensors_of(const std::optional<std::filesystem::path>&
   learner_.resume(updates, with_average);
 }
 
-MicroBatchCapacity saved_micro_batch(const GroupRun& run) {
+data::MicroBatchCapacity saved_micro_batch(const GroupRun& run) {
   const auto latest = run.directory().root() / "latest";
   if (run.starts_over() || !std::filesystem::exists(latest)) {
     return {};
   }
   try {
-    const CheckpointState state = load_checkpoint(latest, false).state;
+    const store::CheckpointState state = store::load_checkpoint(latest, false).state;
     return {state.micro_batch_source, state.micro_batch_target, 0};
   } catch (const Error&) {
     return {};
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

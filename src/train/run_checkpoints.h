@@ -9,19 +9,19 @@
 #include "train/group_run.h"
 #include "train/learner.h"
 
-namespace tandem {
+namespace tandem::train {
 
 class RunCheckpoints {
  public:
   // All must outlive this.
-  RunCheckpoints(GroupRun& run, const Prepared& data, const TrainConfig& config, Learner& learner)
+  RunCheckpoints(GroupRun& run, const data::Prepared& data, const TrainConfig& config, Learner& learner)
       : run_(run), data_(data), config_(config), learner_(learner) {}
 
   // Writes what the learner holds, on the ranks that keep checkpoints; removes those that need not be kept.
-  void save(CheckpointState state);
+  void save(store::CheckpointState state);
 
   struct Loaded {
-    CheckpointState state;
+    store::CheckpointState state;
     bool everywhere = true;  // no rank's disk lacks it
   };
   // Brings the newest checkpoint that any rank has on its disk to all of them; nothing if there is none. found: this
@@ -32,13 +32,13 @@ class RunCheckpoints {
   void load_tensors_of(const std::optional<std::filesystem::path>& checkpoint, int from, bool shared, int64_t updates);
 
   GroupRun& run_;
-  const Prepared& data_;
+  const data::Prepared& data_;
   const TrainConfig& config_;
   Learner& learner_;
 };
 
 // The size that this run's micro-batches had, if it has a checkpoint. It is a preference, so a checkpoint that cannot
 // be read means none.
-MicroBatchCapacity saved_micro_batch(const GroupRun& run);
+data::MicroBatchCapacity saved_micro_batch(const GroupRun& run);
 
-}  // namespace tandem
+}  // namespace tandem::train

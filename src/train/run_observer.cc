@@ -4,7 +4,7 @@
 #include "train/read_report.h"
 #include "train/reporting.h"
 
-namespace tandem {
+namespace tandem::train {
 
 RunObserver::RunObserver(GroupRun& run, const TrainConfig& config, const std::string& gpu, std::optional<int64_t> done)
     : run_(run), log_(run.directory().metrics(), run.directory().events(), run.rank(), done), step_(done.value_or(0)) {
@@ -17,18 +17,18 @@ void RunObserver::start_probes(const TrainConfig& config, const std::string& gpu
   if (config.log.probe_seconds == 0) {
     return;
   }
-  const ProbeOptions options{.period = config.log.probe_seconds,
-                             .run = run_.directory().root(),
-                             .interface = run_.interface(),
-                             .gpu = gpu,
-                             .host = run_.group().local_rank() == 0};
-  probes_.emplace(options, [this](Record record) {
+  const observe::ProbeOptions options{.period = config.log.probe_seconds,
+                                      .run = run_.directory().root(),
+                                      .interface = run_.interface(),
+                                      .gpu = gpu,
+                                      .host = run_.group().local_rank() == 0};
+  probes_.emplace(options, [this](observe::Record record) {
     record.step = step_;
     write(record);
   });
 }
 
-void RunObserver::write(const Record& record) {
+void RunObserver::write(const observe::Record& record) {
   const std::lock_guard lock(mutex_);
   log_.write(record);
 }
@@ -48,8 +48,8 @@ void RunObserver::write_report() {
     return;
   }
   try {
-    const RunReport report = read_report(run_.directory().root());
-    write_reports(std::span(&report, 1), run_.directory().root());
+    const report::RunReport report = read_report(run_.directory().root());
+    report::write_reports(std::span(&report, 1), run_.directory().root());
   } catch (const std::exception& error) {
     log::warning("no report was written: {}", error.what());
   }
@@ -64,4 +64,4 @@ void RunObserver::finish(bool success) {
   write_report();
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -9,7 +9,7 @@
 #include "observe/run_log.h"
 #include "train/group_run.h"
 
-namespace tandem {
+namespace tandem::train {
 
 class RunObserver {
  public:
@@ -18,7 +18,7 @@ class RunObserver {
   RunObserver(GroupRun& run, const TrainConfig& config, const std::string& gpu, std::optional<int64_t> done);
 
   // From any thread; records of steps come in rising order.
-  void write(const Record& record);
+  void write(const observe::Record& record);
   void set_step(int64_t step) { step_ = step; }  // that probes belong to
   void rewind(int64_t done);
   void sync();
@@ -31,9 +31,9 @@ class RunObserver {
 
   GroupRun& run_;
   std::mutex mutex_;  // of the log
-  RunLog log_;
+  observe::RunLog log_;
   std::atomic<int64_t> step_;
-  std::optional<HostProbes> probes_;  // last: its thread writes
+  std::optional<observe::HostProbes> probes_;  // last: its thread writes
 };
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -8,12 +8,13 @@
 #include "train/product_rate.h"
 #include "train/setup.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
 // Weights belong to the pieces that they were trained on.
-void require_same_tokenizer(const Checkpoint& checkpoint, const Prepared& data, const std::filesystem::path& from) {
+void require_same_tokenizer(const store::Checkpoint& checkpoint, const data::Prepared& data,
+                            const std::filesystem::path& from) {
   require(checkpoint.source_tokenizer == data.source.bytes() &&
               checkpoint.target_tokenizer == (data.joint ? "" : data.target.front().bytes()),
           "init = {}: this model's tokenizer is another one than that of {}; prepare the data with --tokenizer {}",
@@ -22,7 +23,7 @@ void require_same_tokenizer(const Checkpoint& checkpoint, const Prepared& data, 
 
 }  // namespace
 
-std::string use_algorithms(Backend& backend, const GroupRun& run, const TrainConfig& config) {
+std::string use_algorithms(backend::Backend& backend, const GroupRun& run, const TrainConfig& config) {
   constexpr size_t kMostBytes = 1 << 20;
   const bool has_own = !run.starts_over() && std::filesystem::exists(run.directory().algorithms());
   if (has_own) {
@@ -51,43 +52,43 @@ std::string use_algorithms(Backend& backend, const GroupRun& run, const TrainCon
     log::warning("{}; the run goes on without a table", error.what());
     return "";
   }
-  if (!table.empty() && !has_own && run.first() && !run.starts_over() && find_latest(run.directory().root())) {
+  if (!table.empty() && !has_own && run.first() && !run.starts_over() && store::find_latest(run.directory().root())) {
     log::warning("the run began without a table of algorithms; with {} it does not go on with the same bits",
                  config.algorithms);
   }
   return table;
 }
 
-CheckpointState begin_fresh(Learner& learner, const Prepared& data, const TrainConfig& config) {
+store::CheckpointState begin_fresh(Learner& learner, const data::Prepared& data, const TrainConfig& config) {
   learner.begin([&](const View& weights) {
     if (!config.init.empty()) {
-      const auto from = resolve_model(config.init);
-      require_same_tokenizer(load_checkpoint(from, false), data, from);
-      load_inference_weights(from, learner.model().parameters(), weights);
+      const auto from = store::resolve_model(config.init);
+      require_same_tokenizer(store::load_checkpoint(from, false), data, from);
+      store::load_inference_weights(from, learner.model().parameters(), weights);
       log::info("the weights begin as those of {}", from.string());
     }
   });
-  CheckpointState state;
+  store::CheckpointState state;
   state.seed = config.seed;
   state.data_fingerprint = data.fingerprint;
   return state;
 }
 
 std::optional<RunCheckpoints::Loaded> resume(RunCheckpoints& checkpoints, const Learner& learner, const GroupRun& run,
-                                             const Prepared& data, const TrainConfig& config) {
+                                             const data::Prepared& data, const TrainConfig& config) {
   const auto& root = run.directory().root();
-  const auto found = find_latest(root);
+  const auto found = store::find_latest(root);
   if (found) {
-    check_resume(load_checkpoint(*found), config, data.fingerprint, root);
+    check_resume(store::load_checkpoint(*found), config, data.fingerprint, root);
   }
   auto loaded = checkpoints.load(found);
   if (!loaded) {
     return std::nullopt;
   }
-  const CheckpointState& state = loaded->state;
+  const store::CheckpointState& state = loaded->state;
   log::info("going on from step {} ({}); --start-over begins anew", grouped(state.step),
             found ? found->string() : "another host's checkpoint");
-  const MicroBatchCapacity now = learner.fixed_micro_batch();
+  const data::MicroBatchCapacity now = learner.fixed_micro_batch();
   if (run.first() && now.source > 0 && state.micro_batch_source > 0 &&
       (now.source != state.micro_batch_source || now.target != state.micro_batch_target)) {
     log::warning(
@@ -99,11 +100,11 @@ std::optional<RunCheckpoints::Loaded> resume(RunCheckpoints& checkpoints, const 
   return loaded;
 }
 
-void write_settings(const GroupRun& run, const Prepared& data, const std::string& algorithms) {
-  const RunDirectory& directory = run.directory();
+void write_settings(const GroupRun& run, const data::Prepared& data, const std::string& algorithms) {
+  const store::RunDirectory& directory = run.directory();
   if (run.keeps_checkpoints()) {
     write_file(directory.config(), run.settings());
-    const std::string statistics = read_small_file(data.directory / kStatisticsFile);
+    const std::string statistics = read_small_file(data.directory / data::kStatisticsFile);
     if (!statistics.empty()) {
       write_file(directory.statistics(), statistics);
     }
@@ -113,9 +114,9 @@ void write_settings(const GroupRun& run, const Prepared& data, const std::string
   }
 }
 
-Record setup_record(GroupRun& run, Learner& learner, Backend& backend, const TrainConfig& config,
-                    const CheckpointState& state) {
-  Record record{"setup", state.step};
+observe::Record setup_record(GroupRun& run, Learner& learner, backend::Backend& backend, const TrainConfig& config,
+                             const store::CheckpointState& state) {
+  observe::Record record{"setup", state.step};
   record.add("schema", 1)
       .add("rank", run.rank())
       .add("ranks", run.size())
@@ -132,13 +133,13 @@ Record setup_record(GroupRun& run, Learner& learner, Backend& backend, const Tra
       .add("peak_flops", measure_product_rate(backend, learner.compute()))
       .add("version", std::string(TANDEM_VERSION));
   if (run.size() > 1) {  // of a usual step: each side's rows vary a little from step to step
-    Batcher batcher = learner.batcher();
+    data::Batcher batcher = learner.batcher();
     batcher.seek(state.cursor);
-    const Traffic planned = learner.stepper().planned_traffic(batcher.next());
+    const dist::Traffic planned = learner.stepper().planned_traffic(batcher.next());
     record.add("planned_sent_bytes", static_cast<double>(planned.sent))
         .add("planned_received_bytes", static_cast<double>(planned.received));
   }
   return record;
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

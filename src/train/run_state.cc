@@ -1,8 +1,8 @@
 #include "train/run_state.h"
 
-namespace tandem {
+namespace tandem::train {
 
-void count_step(CheckpointState& state, const TrainStep& step, const UpdateState& update) {
+void count_step(store::CheckpointState& state, const data::TrainStep& step, const backend::UpdateState& update) {
   ++state.step;
   state.updates = update.updates;
   state.cursor = step.after;
@@ -15,7 +15,8 @@ void count_step(CheckpointState& state, const TrainStep& step, const UpdateState
   state.skipped_in_a_row = skipped ? state.skipped_in_a_row + 1 : 0;
 }
 
-void count_validation(CheckpointState& state, const std::map<std::string, double>& metrics, Metric metric) {
+void count_validation(store::CheckpointState& state, const std::map<std::string, double>& metrics,
+                      store::Metric metric) {
   state.metrics = metrics;
   state.metrics_step = state.step;
   ++state.validations;
@@ -23,8 +24,8 @@ void count_validation(CheckpointState& state, const std::map<std::string, double
   if (score == metrics.end()) {
     return;
   }
-  const bool better = !state.best_score || (higher_is_better(metric) ? score->second > *state.best_score
-                                                                     : score->second < *state.best_score);
+  const bool better = !state.best_score || (store::higher_is_better(metric) ? score->second > *state.best_score
+                                                                            : score->second < *state.best_score);
   state.bad_validations = better ? 0 : state.bad_validations + 1;
   if (better) {
     state.best_score = score->second;
@@ -32,7 +33,8 @@ void count_validation(CheckpointState& state, const std::map<std::string, double
   }
 }
 
-CheckpointState rolled_back(const CheckpointState& failed, CheckpointState former, double learning_rate_factor) {
+store::CheckpointState rolled_back(const store::CheckpointState& failed, store::CheckpointState former,
+                                   double learning_rate_factor) {
   former.rollbacks = failed.rollbacks + 1;
   former.skipped = failed.skipped;
   former.skipped_in_a_row = 0;
@@ -41,4 +43,4 @@ CheckpointState rolled_back(const CheckpointState& failed, CheckpointState forme
   return former;
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

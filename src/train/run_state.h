@@ -4,14 +4,16 @@
 #include "backend/operands.h"
 #include "store/checkpoint.h"
 
-namespace tandem {
+namespace tandem::train {
 
-void count_step(CheckpointState& state, const TrainStep& step, const UpdateState& update);
+void count_step(store::CheckpointState& state, const data::TrainStep& step, const backend::UpdateState& update);
 
 // `metrics` were measured at the state's step; `metric` is what the best step is known by.
-void count_validation(CheckpointState& state, const std::map<std::string, double>& metrics, Metric metric);
+void count_validation(store::CheckpointState& state, const std::map<std::string, double>& metrics,
+                      store::Metric metric);
 
 // The run goes on from `former`, with a lower learning rate, after steps of `failed` were not finite.
-CheckpointState rolled_back(const CheckpointState& failed, CheckpointState former, double learning_rate_factor);
+store::CheckpointState rolled_back(const store::CheckpointState& failed, store::CheckpointState former,
+                                   double learning_rate_factor);
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -4,9 +4,9 @@
 
 #include "core/log.h"
 
-namespace tandem {
+namespace tandem::train {
 
-void complete_config(TrainConfig& config, const Prepared& data) {
+void complete_config(TrainConfig& config, const data::Prepared& data) {
   for (const auto& [wanted, side] : {std::pair(&config.model.source_vocabulary, Side::source),
                                      std::pair(&config.model.target_vocabulary, Side::target)}) {
     const int64_t size = data.subwords(side).size();
@@ -14,13 +14,13 @@ void complete_config(TrainConfig& config, const Prepared& data) {
             data.directory.string(), size);
     *wanted = size;
   }
-  if (!data.joint && config.model.tie == Tie::all) {
+  if (!data.joint && config.model.tie == model::Tie::all) {
     log::info("the vocabularies are separate: only target embedding and output are tied (model.tie = \"output\")");
-    config.model.tie = Tie::output;
+    config.model.tie = model::Tie::output;
   }
   config.batch.seed = config.seed;
   config.batch.max_length = config.model.max_length;
-  config.schedule = with_defaults(config.schedule, config.model.width, config.stop.max_steps);
+  config.schedule = optim::with_defaults(config.schedule, config.model.width, config.stop.max_steps);
   std::string wrong = problems(config.model);
   const std::string schedule = problems(config.schedule);
   wrong += (wrong.empty() || schedule.empty() ? "" : "\n") + schedule;
@@ -29,7 +29,7 @@ void complete_config(TrainConfig& config, const Prepared& data) {
           "stop.patience needs a validation set; prepare the data with --valid-source and --valid-target");
 }
 
-void check_resume(const Checkpoint& saved, const TrainConfig& config, const std::string& data_fingerprint,
+void check_resume(const store::Checkpoint& saved, const TrainConfig& config, const std::string& data_fingerprint,
                   const std::filesystem::path& run) {
   require(saved.state.data_fingerprint == data_fingerprint,
           "{} was trained on other data than {}: give the same data, another run directory, or --start-over",
@@ -44,4 +44,4 @@ void check_resume(const Checkpoint& saved, const TrainConfig& config, const std:
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

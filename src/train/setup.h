@@ -7,14 +7,14 @@
 #include "store/checkpoint.h"
 #include "train/config.h"
 
-namespace tandem {
+namespace tandem::train {
 
 // Fills in what the data decides (vocabularies) and what follows from other settings (batch seed and length, schedule),
 // then fails with everything that is impossible.
-void complete_config(TrainConfig& config, const Prepared& data);
+void complete_config(TrainConfig& config, const data::Prepared& data);
 
 // Fails with one sentence when the checkpoint's data, model or seed are not those of this run; logs what else changed.
-void check_resume(const Checkpoint& saved, const TrainConfig& config, const std::string& data_fingerprint,
+void check_resume(const store::Checkpoint& saved, const TrainConfig& config, const std::string& data_fingerprint,
                   const std::filesystem::path& run);
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -10,12 +10,12 @@
 #include "train/product_rate.h"
 #include "train/step_flops.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
 template <class Op>
-double seconds_of(Backend& backend, int repeats, const Op& op) {
+double seconds_of(backend::Backend& backend, int repeats, const Op& op) {
   op();
   backend.wait();
   const Stopwatch watch;
@@ -26,7 +26,7 @@ double seconds_of(Backend& backend, int repeats, const Op& op) {
   return watch.seconds() / repeats;
 }
 
-Ceilings measure_ceilings(Backend& backend, DType compute) {
+Ceilings measure_ceilings(backend::Backend& backend, DType compute) {
   constexpr int kRepeats = 20;
   Ceilings ceilings;
   ceilings.product_flops = measure_product_rate(backend, compute, kRepeats);
@@ -39,8 +39,8 @@ Ceilings measure_ceilings(Backend& backend, DType compute) {
   return ceilings;
 }
 
-void note_lengths(std::vector<std::string>& lengths, const TrainStep& step) {
-  for (const HostBatch& micro_batch : step.micro_batches) {
+void note_lengths(std::vector<std::string>& lengths, const data::TrainStep& step) {
+  for (const data::HostBatch& micro_batch : step.micro_batches) {
     for (size_t i = 0; i + 1 < micro_batch.source.starts.size(); ++i) {
       lengths.push_back(fmt::format("{} {}", micro_batch.source.starts[i + 1] - micro_batch.source.starts[i],
                                     micro_batch.target.starts[i + 1] - micro_batch.target.starts[i]));
@@ -56,13 +56,13 @@ void take_all_but(size_t under_way, Stepper& stepper) {
   }
 }
 
-void give(Learner& learner, const std::vector<TrainStep>& steps, size_t number, bool recorded) {
+void give(Learner& learner, const std::vector<data::TrainStep>& steps, size_t number, bool recorded) {
   const StepInput input = learner.input_of(steps[number], static_cast<int64_t>(number), kLearningRate);
   learner.stepper().give(steps[number], input, recorded);
 }
 
 // Op by op, so that the first product of every shape can be timed.
-void tune(Learner& learner, const std::vector<TrainStep>& steps) {
+void tune(Learner& learner, const std::vector<data::TrainStep>& steps) {
   for (size_t i = 0; i < steps.size(); ++i) {
     give(learner, steps, i, false);
     take_all_but(0, learner.stepper());
@@ -70,7 +70,8 @@ void tune(Learner& learner, const std::vector<TrainStep>& steps) {
 }
 
 // Gives all steps; seconds of one, without the first `warm_up`.
-double time_steps(Backend& backend, Learner& learner, const std::vector<TrainStep>& steps, size_t warm_up) {
+double time_steps(backend::Backend& backend, Learner& learner, const std::vector<data::TrainStep>& steps,
+                  size_t warm_up) {
   Stopwatch watch;
   for (size_t i = 0; i < steps.size(); ++i) {
     if (i == warm_up) {
@@ -87,10 +88,11 @@ double time_steps(Backend& backend, Learner& learner, const std::vector<TrainSte
 }
 
 // Means of the timed steps.
-void describe(StepBench& bench, std::span<const TrainStep> steps, const Stepper& stepper, const ModelConfig& model) {
+void describe(StepBench& bench, std::span<const data::TrainStep> steps, const Stepper& stepper,
+              const model::ModelConfig& model) {
   const auto count = static_cast<double>(steps.size());
   double rows = 0, tokens = 0;
-  for (const TrainStep& step : steps) {
+  for (const data::TrainStep& step : steps) {
     rows += static_cast<double>(stepper.rows_of(step));
     tokens += static_cast<double>(tokens_of(step));
     bench.source_tokens += static_cast<double>(step.source_tokens) / count;
@@ -103,10 +105,10 @@ void describe(StepBench& bench, std::span<const TrainStep> steps, const Stepper&
 }
 
 // The last step, op by op, each timed by itself.
-std::vector<OpProfile> profile_step(Backend& backend, const Corpus& corpus, const TrainConfig& config,
-                                    const LearnerRanks& ranks, const MemoryPlan& plan,
-                                    const std::vector<TrainStep>& steps) {
-  ProfiledBackend profiled(backend);
+std::vector<backend::OpProfile> profile_step(backend::Backend& backend, const data::Corpus& corpus,
+                                             const TrainConfig& config, const LearnerRanks& ranks,
+                                             const MemoryPlan& plan, const std::vector<data::TrainStep>& steps) {
+  backend::ProfiledBackend profiled(backend);
   Learner learner(profiled, config, corpus, ranks, {.plan = plan});
   learner.begin();
   profiled.forget();  // setting up is not part of a step
@@ -117,19 +119,19 @@ std::vector<OpProfile> profile_step(Backend& backend, const Corpus& corpus, cons
 
 }  // namespace
 
-StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const StepBenchOptions& options) {
-  const auto backend = make_backend(config.device, config.threads);
+StepBench measure_step(const data::Corpus& corpus, const TrainConfig& config, const StepBenchOptions& options) {
+  const auto backend = backend::make_backend(config.device, config.threads);
   require(!options.tune || backend->traits().replays,
           "nothing can be tuned on {}: only a GPU has algorithms to choose from", backend->description());
-  const Backend::MemorySizes before = backend->memory_sizes();
+  const backend::Backend::MemorySizes before = backend->memory_sizes();
   if (!options.algorithms.empty()) {
     backend->use_algorithms(options.algorithms, "the table of algorithms");
   }
-  const auto alone = make_single_communicator(), others = make_silent_communicator(options.ranks);
+  const auto alone = dist::make_single_communicator(), others = dist::make_silent_communicator(options.ranks);
   const LearnerRanks ranks{*alone, *others};
   std::optional<Learner> learner(std::in_place, *backend, config, corpus, ranks);
   learner->begin();
-  std::vector<TrainStep> steps;
+  std::vector<data::TrainStep> steps;
   for (int64_t i = 0; i < options.warm_up + options.steps; ++i) {
     steps.push_back(learner->batcher().next());
   }
@@ -161,4 +163,4 @@ StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const St
   return bench;
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -8,7 +8,7 @@
 #include "data/corpus.h"
 #include "train/config.h"
 
-namespace tandem {
+namespace tandem::train {
 
 // The machine's ceilings, measured beside the step.
 struct Ceilings {
@@ -29,9 +29,9 @@ struct StepBench {
   int64_t longest = 0;    //
   size_t memory = 0;      // bytes taken on the device, without the driver's own
   Ceilings ceilings;
-  std::vector<OpProfile> profile;    // of one step, op by op; empty where it was not asked for
-  std::vector<std::string> lengths;  // "source target" of every pair of the timed steps, in order
-  std::string algorithms;            // in use
+  std::vector<backend::OpProfile> profile;  // of one step, op by op; empty where it was not asked for
+  std::vector<std::string> lengths;         // "source target" of every pair of the timed steps, in order
+  std::string algorithms;                   // in use
 };
 
 struct StepBenchOptions {
@@ -43,6 +43,6 @@ struct StepBenchOptions {
   std::string algorithms;  // a table made by tuning; empty = none
 };
 
-StepBench measure_step(const Corpus& corpus, const TrainConfig& config, const StepBenchOptions& options);
+StepBench measure_step(const data::Corpus& corpus, const TrainConfig& config, const StepBenchOptions& options);
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -1,20 +1,20 @@
 #include "train/step_flops.h"
 
-namespace tandem {
+namespace tandem::train {
 
-int64_t tokens_of(const TrainStep& step) {
+int64_t tokens_of(const data::TrainStep& step) {
   size_t tokens = 0;
-  for (const HostBatch& micro_batch : step.micro_batches) {
+  for (const data::HostBatch& micro_batch : step.micro_batches) {
     tokens += micro_batch.source.tokens.size() + micro_batch.target.tokens.size();
   }
   return static_cast<int64_t>(tokens);
 }
 
-double step_flops(const ModelConfig& model, const TrainStep& step) {
+double step_flops(const model::ModelConfig& model, const data::TrainStep& step) {
   const double d = static_cast<double>(model.width), f = static_cast<double>(model.feed_forward);
   const double encoder = model.encoder_layers, decoder = model.decoder_layers;
   double forward = 0;
-  for (const HostBatch& micro_batch : step.micro_batches) {
+  for (const data::HostBatch& micro_batch : step.micro_batches) {
     const auto S = static_cast<double>(micro_batch.source.tokens.size()),
                T = static_cast<double>(micro_batch.target.tokens.size());
     forward += S * encoder * (8 * d * d + 4 * d * f) + T * decoder * (12 * d * d + 4 * d * f) +
@@ -28,4 +28,4 @@ double step_flops(const ModelConfig& model, const TrainStep& step) {
   return 3 * forward;
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

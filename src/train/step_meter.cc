@@ -3,11 +3,11 @@
 #include "observe/memory.h"
 #include "train/step_flops.h"
 
-namespace tandem {
+namespace tandem::train {
 
-TrainPoint counts_of(const TrainStep& step, int64_t number, double learning_rate, const ModelConfig& model,
-                     const Stepper& stepper) {
-  TrainPoint counts;
+observe::TrainPoint counts_of(const data::TrainStep& step, int64_t number, double learning_rate,
+                              const model::ModelConfig& model, const Stepper& stepper) {
+  observe::TrainPoint counts;
   counts.records = 0;  // a part of one
   counts.steps = 1;
   counts.step = number;
@@ -19,7 +19,7 @@ TrainPoint counts_of(const TrainStep& step, int64_t number, double learning_rate
   counts.flops = step_flops(model, step);
   counts.rows = static_cast<double>(stepper.rows_of(step));
   counts.dead_rows = counts.rows - static_cast<double>(tokens_of(step));
-  const Traffic planned = stepper.planned_traffic(step);
+  const dist::Traffic planned = stepper.planned_traffic(step);
   counts.sent_bytes = static_cast<double>(planned.sent);
   counts.received_bytes = static_cast<double>(planned.received);
   return counts;
@@ -49,7 +49,7 @@ void StepMeter::wait_for_data(double seconds) {
 
 void StepMeter::count(const GivenStep& given, const StepResult& result, double elapsed_seconds) {
   const double waited = result.clock.communication_seconds();
-  window_ = merged(window_, given.counts);
+  window_ = observe::merged(window_, given.counts);
   window_.elapsed_seconds = elapsed_seconds;
   window_.communication_seconds += waited;
   window_.compute_seconds += counted_.lap() - waited;
@@ -64,8 +64,8 @@ void StepMeter::count(const GivenStep& given, const StepResult& result, double e
   window_.clipped_gradient_norm = result.update.norm * static_cast<double>(result.update.clip_factor);
 }
 
-TrainPoint StepMeter::take_window() {
-  const Traffic now = communicator_.traffic();
+observe::TrainPoint StepMeter::take_window() {
+  const dist::Traffic now = communicator_.traffic();
   if (now.sent > 0) {  // otherwise the engine does not count, and the plan stands for it
     window_.sent_bytes = static_cast<double>(now.sent - traffic_.sent);
     window_.received_bytes = static_cast<double>(now.received - traffic_.received);
@@ -73,9 +73,9 @@ TrainPoint StepMeter::take_window() {
   }
   window_.transfer_seconds = communicator_.transfer_seconds() - transferred_;
   transferred_ += window_.transfer_seconds;
-  window_.peak_memory_bytes = static_cast<double>(peak_memory());
+  window_.peak_memory_bytes = static_cast<double>(observe::peak_memory());
   losses_ = {};
   return std::exchange(window_, {});
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -6,23 +6,23 @@
 #include "train/reporting.h"
 #include "train/stepper.h"
 
-namespace tandem {
+namespace tandem::train {
 
 // A step that was given to the backend and whose result is not there yet.
 struct GivenStep {
-  TrainStep step;
-  TrainPoint counts;   // what its record needs and is known without its result; the traffic is by plan
-  bool pause = false;  // this rank wants a pause after it
+  data::TrainStep step;
+  observe::TrainPoint counts;  // what its record needs and is known without its result; the traffic is by plan
+  bool pause = false;          // this rank wants a pause after it
 };
 
 // number: of the step, from 1.
-TrainPoint counts_of(const TrainStep& step, int64_t number, double learning_rate, const ModelConfig& model,
-                     const Stepper& stepper);
+observe::TrainPoint counts_of(const data::TrainStep& step, int64_t number, double learning_rate,
+                              const model::ModelConfig& model, const Stepper& stepper);
 
 class StepMeter {
  public:
   // The communicator of gradients; it must outlive the meter.
-  explicit StepMeter(const Communicator& communicator) : communicator_(communicator) {}
+  explicit StepMeter(const dist::Communicator& communicator) : communicator_(communicator) {}
 
   void begin();   // before the first step
   void resume();  // after a pause, whose time belongs to no step
@@ -34,17 +34,17 @@ class StepMeter {
   void add_checkpoint(double seconds) { window_.checkpoint_seconds += seconds; }
 
   bool has_losses() const { return losses_.tokens > 0; }  // a step of the window was not skipped
-  const TrainPoint& window() const { return window_; }
-  TrainPoint take_window();  // begins the next window
+  const observe::TrainPoint& window() const { return window_; }
+  observe::TrainPoint take_window();  // begins the next window
 
  private:
-  const Communicator& communicator_;
-  TrainPoint window_;
-  LossTotals losses_;       // of the window's steps that were not skipped
-  Stopwatch counted_;       // since the last result was there
-  uint64_t ended_ = 0;      // the last step, by the device's clock; 0 = there was a pause
-  double transferred_ = 0;  // seconds, up to the last window
-  Traffic traffic_;         // up to the last window
+  const dist::Communicator& communicator_;
+  observe::TrainPoint window_;
+  backend::LossTotals losses_;  // of the window's steps that were not skipped
+  Stopwatch counted_;           // since the last result was there
+  uint64_t ended_ = 0;          // the last step, by the device's clock; 0 = there was a pause
+  double transferred_ = 0;      // seconds, up to the last window
+  dist::Traffic traffic_;       // up to the last window
 };
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -4,10 +4,10 @@
 
 #include "train/planned_bytes.h"
 
-namespace tandem {
+namespace tandem::train {
 
-Stepper::Stepper(Backend& backend, const Transformer& model, const ModelState& weights, Optimizer& optimizer,
-                 GradientUpdate& update, float smoothing, std::vector<BatchLayout> layouts)
+Stepper::Stepper(backend::Backend& backend, const model::Transformer& model, const ModelState& weights,
+                 optim::Optimizer& optimizer, GradientUpdate& update, float smoothing, std::vector<BatchLayout> layouts)
     : backend_(backend),
       model_(model),
       weights_(weights),
@@ -20,10 +20,11 @@ Stepper::Stepper(Backend& backend, const Transformer& model, const ModelState& w
   set_updates(0);
 }
 
-void Stepper::give(const TrainStep& step, StepInput input, bool recorded) {
-  static const std::vector<HostBatch> nothing{pack({}, {})};  // if this rank has no sentence: its part of sums is zero
-  const std::vector<HostBatch>& batches = step.micro_batches.empty() ? nothing : step.micro_batches;
-  for (const HostBatch& batch : batches) {
+void Stepper::give(const data::TrainStep& step, StepInput input, bool recorded) {
+  static const std::vector<data::HostBatch> nothing{
+      data::pack({}, {})};  // if this rank has no sentence: its part of sums is zero
+  const std::vector<data::HostBatch>& batches = step.micro_batches.empty() ? nothing : step.micro_batches;
+  for (const data::HostBatch& batch : batches) {
     const bool first = &batch == &batches.front(), last = &batch == &batches.back();
     input.state.first_source = batch.source.first;
     input.state.first_target = batch.target.first;
@@ -51,8 +52,8 @@ void Stepper::begin(const BatchWork::Given& given) {
   update_.begin(given.ids);
 }
 
-void Stepper::add_gradients(const Batch& batch, bool first, bool last) {
-  Gradients gradients = update_.gradients(last);
+void Stepper::add_gradients(const model::Batch& batch, bool first, bool last) {
+  model::Gradients gradients = update_.gradients(last);
   gradients.accumulate = !first;
   model_.train(weights_.weights(), gradients, batch, smoothing_, &result()->sums.totals, arena_);
 }
@@ -71,21 +72,21 @@ void Stepper::set_updates(int64_t updates) {
       make_view(results_->block(), DType::i32, 1, sizeof fresh / sizeof(int32_t), weights_.masters().memory), &fresh);
 }
 
-int64_t Stepper::rows_of(const TrainStep& step) const {
+int64_t Stepper::rows_of(const data::TrainStep& step) const {
   int64_t rows = 0;
-  for (const HostBatch& batch : step.micro_batches) {
+  for (const data::HostBatch& batch : step.micro_batches) {
     rows += work_.rows_of(batch);
   }
   return rows;
 }
 
-size_t planned_arena_bytes(const Backend& backend, const ModelConfig& config, DType compute,
+size_t planned_arena_bytes(const backend::Backend& backend, const model::ModelConfig& config, DType compute,
                            const BatchLayout& layout) {
-  return planned_bytes(
-      backend, config, compute, layout,
-      [](const Transformer& model, const ModelState& weights, const Batch& batch, LossTotals* totals, Arena& arena) {
-        model.train(weights.weights(), weights.gradients(), batch, 0, totals, arena);
-      });
+  return planned_bytes(backend, config, compute, layout,
+                       [](const model::Transformer& model, const ModelState& weights, const model::Batch& batch,
+                          backend::LossTotals* totals, Arena& arena) {
+                         model.train(weights.weights(), weights.gradients(), batch, 0, totals, arena);
+                       });
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

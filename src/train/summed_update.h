@@ -17,7 +17,7 @@
 #include "dist/reducer.h"
 #include "train/gradient_update.h"
 
-namespace tandem {
+namespace tandem::train {
 
 struct SummedUpdateOptions {
   DType wire = DType::f32;  // of gradients between ranks: f32, bf16 or f64
@@ -28,16 +28,16 @@ struct SummedUpdateOptions {
 
 class SummedUpdate final : public GradientUpdate {
  public:
-  SummedUpdate(Backend& backend, const Transformer& model, ModelState& weights, Communicator& communicator,
-               const SummedUpdateOptions& options);
+  SummedUpdate(backend::Backend& backend, const model::Transformer& model, ModelState& weights,
+               dist::Communicator& communicator, const SummedUpdateOptions& options);
 
-  int64_t own_parameters() const override { return elements_of(own_); }
+  int64_t own_parameters() const override { return dist::elements_of(own_); }
   void begin(const StepIds& ids) override;
-  Gradients gradients(bool last) override;
-  void finish(Optimizer& optimizer, const StepIds& ids, StepInput* input, StepResult* result) override;
-  Traffic planned_traffic(const IdCounts& ids) const override;
+  model::Gradients gradients(bool last) override;
+  void finish(optim::Optimizer& optimizer, const StepIds& ids, StepInput* input, StepResult* result) override;
+  dist::Traffic planned_traffic(const IdCounts& ids) const override;
   void complete(const View& flat) override;
-  std::vector<ShardPieces> shards(Communicator& host) const override;
+  std::vector<dist::ShardPieces> shards(dist::Communicator& host) const override;
 
  private:
   struct Rows {  // gradients of the looked-up tokens, [count, D]
@@ -59,17 +59,17 @@ class SummedUpdate final : public GradientUpdate {
   void add_looked_up_rows(const StepIds& ids);
   View sum_squares();
 
-  Backend& backend_;
-  const Transformer& model_;
+  backend::Backend& backend_;
+  const model::Transformer& model_;
   ModelState& weights_;
-  Communicator& communicator_;
+  dist::Communicator& communicator_;
   SummedUpdateOptions options_;
   Buffer wide_values_;  // f64 [padded], with f64 on the wire
-  Reducer reducer_;
-  std::vector<ShardPieces> shards_;  // by shard number; empty if the optimizer is not sharded
-  ShardPieces own_;
+  dist::Reducer reducer_;
+  std::vector<dist::ShardPieces> shards_;  // by shard number; empty if the optimizer is not sharded
+  dist::ShardPieces own_;
   Buffer squares_;  // f64 [ranks, buckets]: of each shard of each bucket
   std::array<Rows, 2> rows_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::train

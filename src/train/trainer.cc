@@ -23,7 +23,7 @@
 #include "train/step_meter.h"
 #include "train/validator.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
@@ -33,30 +33,31 @@ struct StopAsked {};  // thrown and caught inside a validation
 
 // What computes, and what checks it against the CPU, if that was asked for.
 struct Device {
-  Device(const TrainConfig& config, double check_share) : backend(make_backend(config.device, config.threads)) {
+  Device(const TrainConfig& config, double check_share)
+      : backend(backend::make_backend(config.device, config.threads)) {
     if (check_share > 0) {
       require(backend->stream().handle != nullptr, "there is no GPU whose arithmetic could be checked");
-      auto decorated = std::make_unique<CheckedBackend>(std::move(backend), config.threads);
+      auto decorated = std::make_unique<backend::CheckedBackend>(std::move(backend), config.threads);
       checked = decorated.get();
       backend = std::move(decorated);
     }
   }
 
-  std::unique_ptr<Backend> backend;
-  CheckedBackend* checked = nullptr;
+  std::unique_ptr<backend::Backend> backend;
+  backend::CheckedBackend* checked = nullptr;
 };
 
 // A training run in progress, as one of its ranks sees it: the learner, what was counted, and the loop.
 class Training {
  public:
-  Training(const TrainConfig& config, Prepared data, GroupRun& run, double check_share);
+  Training(const TrainConfig& config, data::Prepared data, GroupRun& run, double check_share);
 
   void begin();  // fresh weights, or the run's latest checkpoint
   TrainOutcome run();
 
  private:
   void give_step();
-  void give_to_backend(const TrainStep& step, const StepInput& input);
+  void give_to_backend(const data::TrainStep& step, const StepInput& input);
   void take_results(size_t under_way);  // until so many steps are
   void count(const GivenStep& given, const StepResult& result);
   void roll_back();
@@ -76,20 +77,20 @@ class Training {
 
   const TrainConfig config_;
   GroupRun& run_;
-  Prepared data_;
+  data::Prepared data_;
   double check_share_;
   Device device_;
-  Backend& backend_;
-  std::unique_ptr<Communicator> own_communicator_;
-  Communicator& communicator_;  // of gradients
+  backend::Backend& backend_;
+  std::unique_ptr<dist::Communicator> own_communicator_;
+  dist::Communicator& communicator_;  // of gradients
   Learner learner_;
   RunCheckpoints checkpoints_;
   Validator validator_;
   std::optional<RunObserver> observer_;
   Signals signals_;
 
-  CheckpointState state_;
-  std::optional<Prefetcher> batches_;
+  store::CheckpointState state_;
+  std::optional<data::Prefetcher> batches_;
   std::deque<GivenStep> given_;
   double epochs_given_ = 0;  // after the last step that was given
   StepMeter meter_;
@@ -103,7 +104,7 @@ class Training {
   bool pause_asked_ = false;  // by a rank, with the last step that was counted
 };
 
-Training::Training(const TrainConfig& config, Prepared data, GroupRun& run, double check_share)
+Training::Training(const TrainConfig& config, data::Prepared data, GroupRun& run, double check_share)
     : config_(config),
       run_(run),
       data_(std::move(data)),
@@ -126,13 +127,13 @@ Training::Training(const TrainConfig& config, Prepared data, GroupRun& run, doub
             grouped(data_.train.size()), grouped(data_.train.tokens(Side::source)),
             grouped(data_.train.tokens(Side::target)), grouped(learner_.batcher().too_long()),
             config_.model.max_length);
-  log::info("learning rate: {}", explain(config_.schedule));
+  log::info("learning rate: {}", optim::explain(config_.schedule));
 }
 
 void Training::begin() {
   const std::string algorithms = use_algorithms(backend_, run_, config_);
   if (run_.keeps_checkpoints() && !run_.starts_over()) {
-    remove_stale_checkpoints(run_.directory().root());
+    store::remove_stale_checkpoints(run_.directory().root());
   }
   run_.barrier();
   const auto resumed = run_.starts_over() ? std::nullopt : resume(checkpoints_, learner_, run_, data_, config_);
@@ -147,7 +148,7 @@ void Training::begin() {
   log::open_file(run_.first() ? run_.directory().log() : run_.directory().rank_log(run_.rank()));
   write_settings(run_, data_, algorithms);
   const DeviceStream stream = backend_.stream();
-  observer_.emplace(run_, config_, stream.handle == nullptr ? "" : gpu_bus_id(stream.device),
+  observer_.emplace(run_, config_, stream.handle == nullptr ? "" : backend::gpu_bus_id(stream.device),
                     resumed ? std::optional(state_.step) : std::nullopt);
   observer_->write(setup_record(run_, learner_, backend_, config_, state_));
   start_batches();
@@ -205,7 +206,7 @@ void Training::give_step() {
   given.step = batches_->next();
   meter_.wait_for_data(waiting.seconds());
 
-  const double rate = learning_rate(config_.schedule, this->given()) * state_.learning_rate_factor;
+  const double rate = optim::learning_rate(config_.schedule, this->given()) * state_.learning_rate_factor;
   given.counts = counts_of(given.step, this->given() + 1, rate, config_.model, learner_.stepper());
   given.pause = wants_pause();
   StepInput input = learner_.input_of(given.step, this->given(), rate);
@@ -216,7 +217,7 @@ void Training::give_step() {
   given_.push_back(std::move(given));
 }
 
-void Training::give_to_backend(const TrainStep& step, const StepInput& input) {
+void Training::give_to_backend(const data::TrainStep& step, const StepInput& input) {
   const float drawn = uniform(philox(input.state.seed, input.state.step, kCheckPurpose, 0, 0)[0]);
   if (device_.checked == nullptr || !(static_cast<double>(drawn) < check_share_)) {
     learner_.stepper().give(step, input);
@@ -259,12 +260,12 @@ void Training::count(const GivenStep& given, const StepResult& result) {
 }
 
 void Training::roll_back() {
-  const CheckpointState failed = state_;
+  const store::CheckpointState failed = state_;
   require(failed.rollbacks < config_.nonfinite.max_rollbacks,
           "training diverged: {} steps in a row were not finite at step {}, after {} rollbacks; lower "
           "schedule.learning_rate or set optimizer.max_gradient_norm, then start over",
           failed.skipped_in_a_row, failed.step, failed.rollbacks);
-  const auto loaded = checkpoints_.load(find_latest(run_.directory().root()));
+  const auto loaded = checkpoints_.load(store::find_latest(run_.directory().root()));
   state_ = loaded ? loaded->state : begin_fresh(learner_, data_, config_);
   saved_step_ = loaded ? state_.step : -1;
   if (loaded && !loaded->everywhere) {
@@ -348,22 +349,22 @@ void Training::agree() {
 // ---- what the user sees
 
 void Training::event(const std::string& name, const std::string& details) {
-  observer_->write(Record{"event", state_.step}.add("event", name).add("details", details));
+  observer_->write(observe::Record{"event", state_.step}.add("event", name).add("details", details));
 }
 
 void Training::show_progress() {
   if (log::on_terminal() && meter_.has_losses()) {
-    log::status(
-        status_line(meter_.window(), config_.stop.max_steps, seconds_left(config_.stop, state_), log::columns()));
+    log::status(observe::status_line(meter_.window(), config_.stop.max_steps, seconds_left(config_.stop, state_),
+                                     log::columns()));
   }
 }
 
 void Training::log_window() {
   const bool complete = meter_.has_losses();
-  const TrainPoint window = meter_.take_window();
+  const observe::TrainPoint window = meter_.take_window();
   if (complete) {
-    observer_->write(train_record(window, run_.first()));
-    log::info("{}", console_line(window, config_.stop.max_steps, seconds_left(config_.stop, state_)));
+    observer_->write(observe::train_record(window, run_.first()));
+    log::info("{}", observe::console_line(window, config_.stop.max_steps, seconds_left(config_.stop, state_)));
   }
 }
 
@@ -371,7 +372,7 @@ void Training::log_window() {
 
 TrainOutcome train_model(TrainConfig config, bool start_over, double check_share) {
   std::signal(SIGUSR1, SIG_IGN);  // until there is something to save
-  Prepared data = Prepared::open(config.data);
+  data::Prepared data = data::Prepared::open(config.data);
   complete_config(config, data);
   GroupRun run(config, data, start_over);
   log::set_quiet(!run.first());
@@ -397,4 +398,4 @@ TrainOutcome train_model(TrainConfig config, bool start_over, double check_share
   return outcome;
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

@@ -9,7 +9,7 @@
 
 #include "train/config.h"
 
-namespace tandem {
+namespace tandem::train {
 
 struct TrainOutcome {
   std::string reason;  // why it ended, one sentence
@@ -24,4 +24,4 @@ struct TrainOutcome {
 // CPU, op by op, and compared; the first difference ends the run.
 TrainOutcome train_model(TrainConfig config, bool start_over, double check_share = 0);
 
-}  // namespace tandem
+}  // namespace tandem::train

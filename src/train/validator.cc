@@ -11,13 +11,13 @@
 #include "decode/translation_status.h"
 #include "text/chrf.h"
 
-namespace tandem {
+namespace tandem::train {
 
 namespace {
 
 constexpr uint32_t kTrainSamplePurpose = 0x5A3;
 
-std::vector<Ids> encode(const Subwords& subwords, const std::vector<std::string>& lines) {
+std::vector<Ids> encode(const text::Subwords& subwords, const std::vector<std::string>& lines) {
   std::vector<Ids> ids(lines.size());
   for (size_t i = 0; i < lines.size(); ++i) {
     subwords.encode(lines[i], ids[i]);
@@ -67,8 +67,8 @@ std::map<std::string, double> ValidationResult::metrics() const {
   return all;
 }
 
-Validator::Validator(Backend& backend, Transformer& model, const Prepared& data, const TrainConfig& config,
-                     GroupRun& run)
+Validator::Validator(backend::Backend& backend, model::Transformer& model, const data::Prepared& data,
+                     const TrainConfig& config, GroupRun& run)
     : backend_(backend),
       model_(model),
       data_(data),
@@ -91,7 +91,7 @@ Validator::Validator(Backend& backend, Transformer& model, const Prepared& data,
   }
 }
 
-ValidationResult Validator::run(const Weights& weights, Arena& arena, const std::function<void()>& between) {
+ValidationResult Validator::run(const nn::Weights& weights, Arena& arena, const std::function<void()>& between) {
   ValidationResult result;
   result.valid = loss(weights, valid_source_, valid_target_, arena);
   result.train = loss(weights, train_source_, train_target_, arena);
@@ -105,7 +105,7 @@ ValidationResult Validator::run(const Weights& weights, Arena& arena, const std:
   return result;
 }
 
-PairLoss Validator::loss(const Weights& weights, const std::vector<Ids>& source, const std::vector<Ids>& target,
+PairLoss Validator::loss(const nn::Weights& weights, const std::vector<Ids>& source, const std::vector<Ids>& target,
                          Arena& arena) {
   PairLoss result = evaluate_loss(backend_, model_, weights, part_of(source, run_), part_of(target, run_), arena);
   double sums[] = {result.totals.smoothed, result.totals.nll, result.totals.correct, result.totals.tokens,
@@ -116,25 +116,25 @@ PairLoss Validator::loss(const Weights& weights, const std::vector<Ids>& source,
   return result;
 }
 
-void Validator::translate(ValidationResult& result, const Weights& weights, const std::function<void()>& between) {
-  BatchDecoder decoder(backend_, model_, weights);
+void Validator::translate(ValidationResult& result, const nn::Weights& weights, const std::function<void()>& between) {
+  decode::BatchDecoder decoder(backend_, model_, weights);
   TranslateOptions options;
   options.search = {.beam = config_.beam, .alpha = config_.alpha};
-  options.call.on_progress = [&between, status = translation_status()](const CallProgress& progress) {
+  options.call.on_progress = [&between, status = decode::translation_status()](const CallProgress& progress) {
     if (between) {
       between();
     }
     status(progress);
   };
-  LineTranslator translator(decoder, data_.subwords(Side::source), data_.subwords(Side::target), threads_);
+  decode::LineTranslator translator(decoder, data_.subwords(Side::source), data_.subwords(Side::target), threads_);
   const std::vector<std::string> translations =
       gather_lines(run_, translator.translate_best(part_of(text_.source, run_), options));
-  result.bleu = corpus_bleu_with_interval(translations, {text_.target});
-  result.bleu_signature = signature(BleuOptions{}, 1);
-  result.chrf = corpus_chrf(translations, {text_.target}).score;
+  result.bleu = text::corpus_bleu_with_interval(translations, {text_.target});
+  result.bleu_signature = text::signature(text::BleuOptions{}, 1);
+  result.chrf = text::corpus_chrf(translations, {text_.target}).score;
   for (size_t i = 0; i < std::min(translations.size(), static_cast<size_t>(config_.samples)); ++i) {
     result.samples.push_back({text_.source[i], text_.target[i], translations[i]});
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::train

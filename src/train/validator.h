@@ -15,12 +15,12 @@
 #include "train/group_run.h"
 #include "train/loss_evaluation.h"
 
-namespace tandem {
+namespace tandem::train {
 
 struct ValidationResult {
-  PairLoss valid;                 // no tokens when there is no validation set
-  PairLoss train;                 // the fixed sample of training pairs
-  std::optional<BleuScore> bleu;  // with its interval
+  PairLoss valid;                       // no tokens when there is no validation set
+  PairLoss train;                       // the fixed sample of training pairs
+  std::optional<text::BleuScore> bleu;  // with its interval
   std::string bleu_signature;
   double chrf = 0;
 
@@ -36,25 +36,27 @@ struct ValidationResult {
 class Validator {
  public:
   // Everything given must outlive the validator. Each rank of the run works on a part of every set.
-  Validator(Backend& backend, Transformer& model, const Prepared& data, const TrainConfig& config, GroupRun& run);
+  Validator(backend::Backend& backend, model::Transformer& model, const data::Prepared& data, const TrainConfig& config,
+            GroupRun& run);
 
   // Called by all ranks, and the same on all. `between` is called before every batch that is decoded; what it throws
   // ends the validation.
-  ValidationResult run(const Weights& weights, Arena& arena, const std::function<void()>& between);
+  ValidationResult run(const nn::Weights& weights, Arena& arena, const std::function<void()>& between);
 
  private:
-  PairLoss loss(const Weights& weights, const std::vector<Ids>& source, const std::vector<Ids>& target, Arena& arena);
-  void translate(ValidationResult& result, const Weights& weights, const std::function<void()>& between);
+  PairLoss loss(const nn::Weights& weights, const std::vector<Ids>& source, const std::vector<Ids>& target,
+                Arena& arena);
+  void translate(ValidationResult& result, const nn::Weights& weights, const std::function<void()>& between);
 
-  Backend& backend_;
-  Transformer& model_;
-  const Prepared& data_;
+  backend::Backend& backend_;
+  model::Transformer& model_;
+  const data::Prepared& data_;
   GroupRun& run_;
   ValidationConfig config_;
   int threads_;
-  TextPairs text_;  // at most config.max_sentences
+  data::TextPairs text_;  // at most config.max_sentences
   std::vector<Ids> valid_source_, valid_target_;
   std::vector<Ids> train_source_, train_target_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::train

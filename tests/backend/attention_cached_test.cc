@@ -1,7 +1,7 @@
 #include "backend/backend.h"
 #include "matrix.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::append;
@@ -134,4 +134,4 @@ TEST(AttentionCached, SameBitsAtAnyThreadCount) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -1,7 +1,7 @@
 #include "backend/backend.h"
 #include "matrix.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::append;
@@ -215,4 +215,4 @@ TEST(Attention, SameBitsAtAnyThreadCount) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

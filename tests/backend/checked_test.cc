@@ -2,7 +2,7 @@
 #include "matrix.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Matrix;
@@ -138,4 +138,4 @@ TEST(CheckedBackend, GradientsMayBeWrittenOverTheirInputs) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

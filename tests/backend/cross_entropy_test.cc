@@ -1,7 +1,7 @@
 #include "backend/backend.h"
 #include "matrix.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::append;
@@ -165,4 +165,4 @@ TEST(CrossEntropy, TheAddressDoesNotMatter) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -4,7 +4,7 @@
 
 #include "matrix.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Matrix;
@@ -92,4 +92,4 @@ TEST(Dropout, RateZeroIsOffAndRateOneDropsAll) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -1,7 +1,7 @@
 #include "backend/backend.h"
 #include "matrix.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::append;
@@ -159,4 +159,4 @@ TEST(AddRows, AddsEachRowToItsPlaceAndLeavesTheOthers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

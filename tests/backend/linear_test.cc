@@ -5,7 +5,7 @@
 #include "backend/backend.h"
 #include "matrix.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::all_close;
@@ -435,4 +435,4 @@ TEST(Linear, ManyShapesInBf16) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

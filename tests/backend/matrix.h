@@ -50,7 +50,7 @@ struct Size {
 constexpr Size kOddSizes[] = {{0, 32}, {1, 32}, {1, 1}, {31, 64}, {33, 96}, {33, 33}, {5, 512}, {1000, 64}};
 
 // A list of one gradient, which must outlive it.
-inline std::span<const WeightGradient> one(const WeightGradient& gradient) { return {&gradient, 1}; }
+inline std::span<const backend::WeightGradient> one(const backend::WeightGradient& gradient) { return {&gradient, 1}; }
 
 inline View ints(std::vector<int32_t>& values) {
   return make_view(values.data(), DType::i32, 1, static_cast<int64_t>(values.size()));
@@ -78,10 +78,10 @@ inline ::testing::AssertionResult all_close(const Results& actual, const Results
 // run(backend) must give the same bits at every number of threads.
 template <class Run>
 void expect_same_bits_at_any_thread_count(const Run& run) {
-  const Results one = run(*make_cpu_backend(1));
+  const Results one = run(*backend::make_cpu_backend(1));
   ASSERT_FALSE(one.empty());
   for (const int threads : {2, 3, 4, 8, 16}) {
-    const Results many = run(*make_cpu_backend(threads));
+    const Results many = run(*backend::make_cpu_backend(threads));
     ASSERT_EQ(many.size(), one.size());
     EXPECT_EQ(std::memcmp(many.data(), one.data(), one.size() * sizeof(double)), 0) << threads << " threads";
   }

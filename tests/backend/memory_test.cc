@@ -1,7 +1,7 @@
 #include "backend/backend.h"
 #include "matrix.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Matrix;
@@ -91,4 +91,4 @@ TEST(Memory, DescriptionNamesTheDevice) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -1,7 +1,7 @@
 #include "backend/backend.h"
 #include "matrix.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::append;
@@ -206,4 +206,4 @@ TEST(MovingAverage, HandMadeValues) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

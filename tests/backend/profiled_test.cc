@@ -2,7 +2,7 @@
 
 #include "matrix.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Matrix;
@@ -50,4 +50,4 @@ TEST(ProfiledBackend, EveryOpHasItsLine) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -1,7 +1,7 @@
 #include "backend/backend.h"
 #include "matrix.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::append;
@@ -234,4 +234,4 @@ TEST(ResidualNorm, SameBitsAtAnyThreadCount) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

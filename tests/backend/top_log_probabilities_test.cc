@@ -1,7 +1,7 @@
 #include "backend/backend.h"
 #include "matrix.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::append;
@@ -109,4 +109,4 @@ TEST(TopLogProbabilities, RefusesMoreThanThereAre) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -1,7 +1,7 @@
 #include "backend/cpu/simd.h"
 #include "matrix.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 TEST(VectorMath, ExpIsCloseOverItsWholeRange) {
@@ -60,4 +60,4 @@ TEST(VectorMath, Bf16VectorsRoundLikeTheScalarType) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

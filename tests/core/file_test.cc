@@ -8,7 +8,7 @@
 
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::inline core {
 namespace {
 
 namespace fs = std::filesystem;
@@ -153,4 +153,4 @@ TEST_F(FileTest, AbandonedPartialIsRemovedAndALivingOneKept) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::inline core

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace tandem {
+namespace tandem::inline core {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -38,4 +38,4 @@ TEST(Human, CountsAndBytes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::inline core

@@ -7,7 +7,7 @@
 
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::inline core {
 namespace {
 
 using testing::message_of;
@@ -36,4 +36,4 @@ TEST(FileLock, NamesTheHolderAndIsFreedByItsDeath) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::inline core

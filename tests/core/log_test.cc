@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace tandem {
+namespace tandem::inline core {
 namespace {
 
 TEST(Log, ARedirectTakesTheLinesOfItsThreadAlone) {
@@ -34,4 +34,4 @@ TEST(Log, ARedirectTakesTheLinesOfItsThreadAlone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::inline core

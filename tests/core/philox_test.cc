@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace tandem {
+namespace tandem::inline core {
 namespace {
 
 // The known answers of the Random123 library for philox4x32 with 7 rounds.
@@ -50,4 +50,4 @@ TEST(Philox, BelowReachesEveryValueAndNoOther) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::inline core

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace tandem {
+namespace tandem::inline core {
 namespace {
 
 TEST(Signals, AskToStopAndToSave) {
@@ -49,4 +49,4 @@ TEST(Signals, HandlersAreLeftAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::inline core

@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::inline core {
 namespace {
 
 TEST(Threads, EveryPieceRunsOnce) {
@@ -108,4 +108,4 @@ TEST(Threads, RefusesWhatIsNoNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::inline core

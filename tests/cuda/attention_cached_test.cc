@@ -1,6 +1,6 @@
 #include "cuda/device.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Lab;
@@ -64,4 +64,4 @@ TEST_F(CudaAttentionCached, EqualsTheCpu) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

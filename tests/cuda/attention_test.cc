@@ -2,7 +2,7 @@
 
 #include "cuda/device.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Lab;
@@ -262,4 +262,4 @@ TEST_F(CudaAttention, MasksAreThoseOfTheCpu) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -2,7 +2,7 @@
 
 #include "cuda/device.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Lab;
@@ -122,4 +122,4 @@ TEST_F(CudaCrossEntropy, BadLogitsShow) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

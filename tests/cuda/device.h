@@ -28,9 +28,9 @@ constexpr float kMarginValue = 7;  // in the columns around an output; they must
 // in bf16. `margin` columns of a wider matrix lie on both sides of a view.
 class Lab {
  public:
-  explicit Lab(Backend& backend) : backend_(backend) {}
+  explicit Lab(backend::Backend& backend) : backend_(backend) {}
 
-  Backend& backend() { return backend_; }
+  backend::Backend& backend() { return backend_; }
 
   template <class T>
   View put(const std::vector<T>& values, int64_t rows, int64_t cols) {
@@ -117,7 +117,7 @@ class Lab {
     return make_view(place, DType::i32, 1, sizeof(S) / 4, buffers_.back().memory());
   }
 
-  Backend& backend_;
+  backend::Backend& backend_;
   std::deque<Buffer> buffers_;
 };
 
@@ -153,8 +153,8 @@ class CudaTest : public ::testing::Test {
   }
 
   static bool emulated() { return gpu()->description().find("Emulated") != std::string::npos; }
-  static Backend* gpu() { return both().gpu.get(); }
-  static Backend& cpu() { return *both().cpu; }
+  static backend::Backend* gpu() { return both().gpu.get(); }
+  static backend::Backend& cpu() { return *both().cpu; }
 
   // run(Lab&) gives the same on the GPU as on the CPU in bf16, and the same bits when it is done again.
   template <class Run>
@@ -174,14 +174,14 @@ class CudaTest : public ::testing::Test {
 
  private:
   struct Both {
-    std::unique_ptr<Backend> gpu, cpu = make_cpu_backend();
+    std::unique_ptr<backend::Backend> gpu, cpu = backend::make_cpu_backend();
     std::string reason;
   };
   static Both& both() {
     static Both both = [] {
       Both made;
       try {
-        made.gpu = make_backend("cuda");
+        made.gpu = backend::make_backend("cuda");
       } catch (const Error& error) {
         made.reason = error.what();
       }

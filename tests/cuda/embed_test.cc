@@ -2,7 +2,7 @@
 
 #include "cuda/device.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Lab;
@@ -133,4 +133,4 @@ TEST_F(CudaEmbed, Backward) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

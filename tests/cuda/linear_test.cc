@@ -2,7 +2,7 @@
 
 #include "cuda/device.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Lab;
@@ -261,4 +261,4 @@ TEST_F(CudaLinear, BackwardWeights) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -1,6 +1,6 @@
 #include "cuda/device.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Lab;
@@ -95,4 +95,4 @@ TEST_F(CudaMemory, TooMuchIsSaidWithBothFigures) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

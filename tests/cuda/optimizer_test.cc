@@ -1,6 +1,6 @@
 #include "cuda/device.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Lab;
@@ -231,4 +231,4 @@ TEST_F(CudaOptimizer, AnyAddress) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -3,7 +3,7 @@
 
 #include "cuda/device.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Lab;
@@ -214,4 +214,4 @@ TEST_F(CudaProjectedLoss, BadNumbersShow) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -2,7 +2,7 @@
 
 #include "cuda/device.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Lab;
@@ -157,4 +157,4 @@ TEST_F(CudaQueue, FeedAndOutbox) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -1,6 +1,6 @@
 #include "cuda/device.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Lab;
@@ -272,4 +272,4 @@ TEST_F(CudaResidualNorm, WithTheProductBefore) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

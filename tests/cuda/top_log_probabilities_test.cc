@@ -2,7 +2,7 @@
 
 #include "cuda/device.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 using testing::Lab;
@@ -83,4 +83,4 @@ TEST_F(CudaTopLogProbabilities, RefusesMoreThanThereAre) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

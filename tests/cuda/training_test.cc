@@ -16,7 +16,7 @@
 #include "temporary_directory.h"
 #include "train/trainer.h"
 
-namespace tandem {
+namespace tandem::backend {
 namespace {
 
 std::string read_text(const std::filesystem::path& path) {
@@ -245,4 +245,4 @@ TEST_F(CudaTraining, TranslatesAsTheCpuDoes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -11,7 +11,7 @@
 #include "data/corpus_of.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::data {
 namespace {
 
 using testing::message_of;
@@ -459,4 +459,4 @@ TEST(Batcher, WorkersNumberTheRowsOfTheWholeStep) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data

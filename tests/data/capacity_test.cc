@@ -7,7 +7,7 @@
 #include "core/philox.h"
 #include "data/corpus_of.h"
 
-namespace tandem {
+namespace tandem::data {
 namespace {
 
 // Source lengths are bell-shaped around `mean`; targets are `ratio` times as long, with noise.
@@ -114,4 +114,4 @@ TEST(MicroBatchCapacities, TheLongestPairAlwaysFits) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data

@@ -11,15 +11,15 @@ namespace tandem::testing {
 
 using Sentences = std::vector<std::vector<int32_t>>;
 
-inline Corpus corpus_of(const Sentences& source, const Sentences& target) {
+inline data::Corpus corpus_of(const Sentences& source, const Sentences& target) {
   const TemporaryDirectory directory;  // the mapping outlives the name
   const auto path = directory / "train.corpus";
-  CorpusWriter writer(path, 30000, 30000);
+  data::CorpusWriter writer(path, 30000, 30000);
   for (size_t i = 0; i < source.size(); ++i) {
     writer.add(source[i], target[i]);
   }
   writer.finish();
-  return Corpus::open(path);
+  return data::Corpus::open(path);
 }
 
 }  // namespace tandem::testing

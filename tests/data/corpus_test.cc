@@ -9,7 +9,7 @@
 #include "data/corpus_writer.h"
 #include "data/scratch.h"
 
-namespace tandem {
+namespace tandem::data {
 namespace {
 
 using testing::contains;
@@ -148,4 +148,4 @@ TEST_F(CorpusFile, WriterRefusesIdsOutsideTheVocabulary) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data

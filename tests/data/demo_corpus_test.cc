@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::data {
 namespace {
 
 TEST(DemoCorpus, NumberWords) {
@@ -137,4 +137,4 @@ TEST(DemoCorpus, HasItemsOfEveryKind) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data

@@ -13,7 +13,7 @@
 #include "core/file.h"
 #include "data/scratch.h"
 
-namespace tandem {
+namespace tandem::data {
 namespace {
 
 namespace io = boost::iostreams;
@@ -149,4 +149,4 @@ TEST_F(Lines, VeryLongLineIsCutAndTheNextIsWhole) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data

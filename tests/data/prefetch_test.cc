@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::data {
 namespace {
 
 TrainStep numbered(int64_t number) {
@@ -70,4 +70,4 @@ TEST(Prefetch, ends_in_every_state) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data

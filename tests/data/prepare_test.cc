@@ -16,7 +16,7 @@
 #include "data/prepared.h"
 #include "data/scratch.h"
 
-namespace tandem {
+namespace tandem::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -296,13 +296,13 @@ TEST_F(Prepare, CountsEveryDroppedPairOnce) {
   write_file(at("train.de"), target);
   config_.deduplicate = true;
   const PrepareStats stats = prepare(config_);
-  const auto dropped = [&](DropReason reason) { return stats.dropped[static_cast<size_t>(reason)]; };
-  EXPECT_EQ(dropped(DropReason::empty), 3);
-  EXPECT_EQ(dropped(DropReason::invalid_utf8), 1);
-  EXPECT_EQ(dropped(DropReason::too_long), 2);
-  EXPECT_EQ(dropped(DropReason::ratio), 1);
-  EXPECT_EQ(dropped(DropReason::oversized), 1);
-  EXPECT_EQ(dropped(DropReason::duplicate), 1);
+  const auto dropped = [&](text::DropReason reason) { return stats.dropped[static_cast<size_t>(reason)]; };
+  EXPECT_EQ(dropped(text::DropReason::empty), 3);
+  EXPECT_EQ(dropped(text::DropReason::invalid_utf8), 1);
+  EXPECT_EQ(dropped(text::DropReason::too_long), 2);
+  EXPECT_EQ(dropped(text::DropReason::ratio), 1);
+  EXPECT_EQ(dropped(text::DropReason::oversized), 1);
+  EXPECT_EQ(dropped(text::DropReason::duplicate), 1);
   EXPECT_EQ(stats.pairs, 2001);
   EXPECT_EQ(stats.raw_pairs, 2010);
   const auto json = nlohmann::json::parse(read_file(config_.out / "stats.json"));
@@ -325,7 +325,7 @@ TEST_F(Prepare, ValidationPairsDoNotRemainInTraining) {
   for (const std::string& pair : pairs_of(data)) {
     EXPECT_FALSE(valid.contains(pair)) << pair;
   }
-  EXPECT_EQ(stats.pairs + stats.dropped[static_cast<size_t>(DropReason::held_out)], 4000);
+  EXPECT_EQ(stats.pairs + stats.dropped[static_cast<size_t>(text::DropReason::held_out)], 4000);
   EXPECT_LT(stats.pairs, 3950) << "the twins of validation pairs must go too";
   config_.valid_size = 4000;
   config_.out = at("out2");
@@ -439,4 +439,4 @@ TEST_F(Prepare, ReplacesOnlyAPreparedDirectoryAndOnlyWhenForced) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data

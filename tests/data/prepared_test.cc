@@ -4,7 +4,7 @@
 #include "data/prepare.h"
 #include "data/scratch.h"
 
-namespace tandem {
+namespace tandem::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,4 +64,4 @@ TEST_F(PreparedDirectory, StatisticsAreNotNeeded) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data

@@ -12,13 +12,13 @@
 #include "core/philox.h"
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::decode {
 namespace {
 
 using Ids = std::vector<int32_t>;
 
-ModelConfig tiny_config() {
-  ModelConfig config;
+model::ModelConfig tiny_config() {
+  model::ModelConfig config;
   config.source_vocabulary = config.target_vocabulary = 37;
   config.encoder_layers = config.decoder_layers = 2;
   config.width = 16;
@@ -30,8 +30,8 @@ ModelConfig tiny_config() {
 
 // A model with random weights, large enough that its distributions are far from uniform.
 struct TinyModel {
-  explicit TinyModel(int threads, const ModelConfig& config = tiny_config(), uint64_t seed = 3)
-      : backend(make_cpu_backend(threads)), model(*backend, config) {
+  explicit TinyModel(int threads, const model::ModelConfig& config = tiny_config(), uint64_t seed = 3)
+      : backend(backend::make_cpu_backend(threads)), model(*backend, config) {
     const ParameterLayout& layout = model.parameters();
     masters.resize(static_cast<size_t>(layout.flat_size()));
     const View view = host_view(masters.data(), 1, layout.flat_size());
@@ -47,10 +47,10 @@ struct TinyModel {
     weights = {view, view};
   }
 
-  std::unique_ptr<Backend> backend;
-  Transformer model;
+  std::unique_ptr<backend::Backend> backend;
+  model::Transformer model;
   std::vector<float> masters;
-  Weights weights;
+  nn::Weights weights;
 };
 
 std::vector<Ids> random_sources(size_t count, size_t longest) {
@@ -73,7 +73,7 @@ std::vector<double> next_log_probabilities(TinyModel& tiny, const Ids& source, c
     for (int32_t i = 0; i < rows; ++i) {
       position.push_back(i);
     }
-    PackedSide packed;
+    model::PackedSide packed;
     packed.tokens = arena.take(DType::i32, 1, rows);
     packed.position = arena.take(DType::i32, 1, rows);
     packed.starts = arena.take(DType::i32, 1, 2);
@@ -83,10 +83,10 @@ std::vector<double> next_log_probabilities(TinyModel& tiny, const Ids& source, c
     tiny.backend->upload(packed.starts, starts.data());
     return packed;
   };
-  Ids with_end = source, with_begin = {kBos};
-  with_end.push_back(kEos);
+  Ids with_end = source, with_begin = {text::kBos};
+  with_end.push_back(text::kEos);
   with_begin.insert(with_begin.end(), beginning.begin(), beginning.end());
-  Batch batch;
+  model::Batch batch;
   batch.source = side(with_end);
   batch.target = side(with_begin);
   const View logits = tiny.model.logits(tiny.weights, batch, arena);
@@ -106,7 +106,7 @@ std::vector<double> next_log_probabilities(TinyModel& tiny, const Ids& source, c
 
 // The best piece that may be chosen.
 int32_t best_piece(std::vector<double> values) {
-  values[kPad] = values[kBos] = -INFINITY;
+  values[text::kPad] = values[text::kBos] = -INFINITY;
   return static_cast<int32_t>(std::max_element(values.begin(), values.end()) - values.begin());
 }
 
@@ -124,7 +124,7 @@ TEST(BatchDecoder, GreedyEqualsStepByStepRecomputation) {
       const std::vector<double> values = next_log_probabilities(tiny, sources[s], expected);
       const int32_t best = best_piece(values);
       total += values[static_cast<size_t>(best)];
-      if (best == kEos) {
+      if (best == text::kEos) {
         break;
       }
       expected.push_back(best);
@@ -148,7 +148,7 @@ TEST(BatchDecoder, ScoresOfABeamAreThoseOfRecomputation) {
     for (const Hypothesis& hypothesis : results[s]) {
       Ids labels = hypothesis.ids;
       if (labels.size() < limit) {
-        labels.push_back(kEos);
+        labels.push_back(text::kEos);
       }
       double total = 0;
       for (size_t i = 0; i < labels.size(); ++i) {
@@ -200,20 +200,20 @@ TEST(BatchDecoder, SameBitsForEveryBatchAndThreadCount) {
 }
 
 // Counts what travels between the host and the device, which waits meanwhile.
-class CountingBackend final : public ForwardingBackend {
+class CountingBackend final : public backend::ForwardingBackend {
  public:
-  using ForwardingBackend::ForwardingBackend;
+  using backend::ForwardingBackend::ForwardingBackend;
   void upload(const View& to, const void* from) override {
     ++uploads;
-    ForwardingBackend::upload(to, from);
+    backend::ForwardingBackend::upload(to, from);
   }
   void download(void* to, const ConstView& from) override {
     ++downloads;
-    ForwardingBackend::download(to, from);
+    backend::ForwardingBackend::download(to, from);
   }
-  void run(const op::Any& op) override {
-    steps += std::holds_alternative<op::TopLogProbabilities>(op) ? 1 : 0;
-    ForwardingBackend::run(op);
+  void run(const backend::op::Any& op) override {
+    steps += std::holds_alternative<backend::op::TopLogProbabilities>(op) ? 1 : 0;
+    backend::ForwardingBackend::run(op);
   }
   int uploads = 0, downloads = 0, steps = 0;
 };
@@ -247,18 +247,18 @@ TEST(BatchDecoder, LimitsAreThoseOfTheSentenceAndTheModel) {
 
 // Rows that fill up a step are nobody's.
 TEST(BatchDecoder, RowsThatFillUpAStepChangeNothing) {
-  class Rounding : public ForwardingBackend {
+  class Rounding : public backend::ForwardingBackend {
    public:
-    using ForwardingBackend::ForwardingBackend;
-    DeviceTraits traits() const override {
-      DeviceTraits traits = inner_.traits();
+    using backend::ForwardingBackend::ForwardingBackend;
+    backend::DeviceTraits traits() const override {
+      backend::DeviceTraits traits = inner_.traits();
       traits.decode_rows_step = 64;
       return traits;
     }
   };
   TinyModel tiny(1);
   Rounding rounding(*tiny.backend);
-  Transformer model(rounding, tiny.model.config());
+  model::Transformer model(rounding, tiny.model.config());
   BatchDecoder plain(*tiny.backend, tiny.model, tiny.weights), filled(rounding, model, tiny.weights);
   for (const size_t count : {1, 30, 200}) {  // in the last case the cache grows several times
     const auto sources = random_sources(count, 15);
@@ -283,4 +283,4 @@ TEST(BatchDecoder, TheCacheGrowsWithoutChangingTheResult) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -12,7 +12,7 @@
 #include "core/philox.h"
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::decode {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -95,9 +95,9 @@ void enumerate(const Distribution& distribution, int32_t sentence, int64_t limit
   for (size_t id = 0; id < next.size(); ++id) {
     const double total = log_probability + double{next[id]};
     const auto length = static_cast<int64_t>(beginning.size()) + 1;
-    if (id == static_cast<size_t>(kEos)) {
+    if (id == static_cast<size_t>(text::kEos)) {
       found.push_back({beginning, total, total / std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha)});
-    } else if (id != static_cast<size_t>(kPad) && id != static_cast<size_t>(kBos) && length < limit) {
+    } else if (id != static_cast<size_t>(text::kPad) && id != static_cast<size_t>(text::kBos) && length < limit) {
       Ids longer = beginning;
       longer.push_back(static_cast<int32_t>(id));
       enumerate(distribution, sentence, limit, alpha, longer, total, found);
@@ -142,7 +142,7 @@ TEST(BeamSearch, StoppingEarlyLosesNothing) {
     const Distribution base = random_distribution(7, seed, 5);
     const Distribution distribution = [&](int32_t sentence, const Ids& beginning) {
       std::vector<float> values = base(sentence, beginning);
-      values[kEos] = std::log(0.6F);
+      values[text::kEos] = std::log(0.6F);
       return values;
     };
     const std::vector<int64_t> limits = {30};
@@ -168,10 +168,10 @@ TEST(BeamSearch, GreedyTakesTheMostLikelyPieceUntilTheEnd) {
     double total = 0;
     while (expected.size() < 12) {
       std::vector<float> values = distribution(0, expected);
-      values[kPad] = values[kBos] = -INFINITY;
+      values[text::kPad] = values[text::kBos] = -INFINITY;
       const auto best = std::max_element(values.begin(), values.end());
       total += double{*best};
-      if (best - values.begin() == kEos) {
+      if (best - values.begin() == text::kEos) {
         break;
       }
       expected.push_back(static_cast<int32_t>(best - values.begin()));
@@ -268,7 +268,7 @@ TEST(BeamSearch, EveryHypothesisHasTheProbabilityOfItsOwnPieces) {
           total += double{distribution(static_cast<int32_t>(s), beginning)[static_cast<size_t>(id)]};
           beginning.push_back(id);
         }
-        const double with_end = total + double{distribution(static_cast<int32_t>(s), beginning)[kEos]};
+        const double with_end = total + double{distribution(static_cast<int32_t>(s), beginning)[text::kEos]};
         const bool unfinished = static_cast<int64_t>(beginning.size()) == limits[s];
         EXPECT_EQ(hypothesis.log_probability, unfinished ? total : with_end) << "sentence " << s << " seed " << seed;
       }
@@ -326,4 +326,4 @@ TEST(BeamSearch, RefusesImpossibleSettingsAndNumbers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -9,7 +9,7 @@
 #include "core/philox.h"
 #include "decode/translate_stream.h"
 
-namespace tandem {
+namespace tandem::decode {
 namespace {
 
 const std::vector<std::string> kWords = {"one",   "two",   "three", "four", "five",   "six",   "seven",
@@ -51,14 +51,14 @@ std::string tokenizer_bytes() {
 class TranslatorTest : public ::testing::Test {
  protected:
   TranslatorTest()
-      : subwords(Subwords::from_bytes(tokenizer_bytes(), "test tokenizer")),
-        backend(make_cpu_backend(1)),
+      : subwords(text::Subwords::from_bytes(tokenizer_bytes(), "test tokenizer")),
+        backend(backend::make_cpu_backend(1)),
         model(*backend, config()),
         masters(static_cast<size_t>(model.parameters().flat_size())),
         decoder(*backend, model, weights()) {}
 
-  ModelConfig config() const {
-    ModelConfig small;
+  model::ModelConfig config() const {
+    model::ModelConfig small;
     small.source_vocabulary = small.target_vocabulary = subwords.size();
     small.encoder_layers = small.decoder_layers = 1;
     small.width = 16;
@@ -68,7 +68,7 @@ class TranslatorTest : public ::testing::Test {
     return small;
   }
 
-  Weights weights() {
+  nn::Weights weights() {
     const View view = host_view(masters.data(), 1, model.parameters().flat_size());
     initialize(view, model.parameters(), 4);
     return {view, view};
@@ -84,9 +84,9 @@ class TranslatorTest : public ::testing::Test {
     return result;
   }
 
-  Subwords subwords;
-  std::unique_ptr<Backend> backend;
-  Transformer model;
+  text::Subwords subwords;
+  std::unique_ptr<backend::Backend> backend;
+  model::Transformer model;
   std::vector<float> masters;
   BatchDecoder decoder;
 };
@@ -272,15 +272,15 @@ TEST(Formatted, TextScoresAndNBest) {
 }
 
 // A device with so little memory that a whole batch does not fit.
-class SmallMemory final : public ForwardingBackend {
+class SmallMemory final : public backend::ForwardingBackend {
  public:
-  SmallMemory(Backend& inner, size_t most) : ForwardingBackend(inner), most_(most) {}
+  SmallMemory(backend::Backend& inner, size_t most) : backend::ForwardingBackend(inner), most_(most) {}
   Buffer allocate(size_t bytes) override {
     if (bytes > most_) {
       ++refusals;
-      throw OutOfMemory("out of the test's memory");
+      throw backend::OutOfMemory("out of the test's memory");
     }
-    return ForwardingBackend::allocate(bytes);
+    return backend::ForwardingBackend::allocate(bytes);
   }
   int refusals = 0;
 
@@ -296,7 +296,7 @@ TEST_F(TranslatorTest, DecodesFewerSentencesWhereMemoryIsShort) {
   const std::vector<std::string> expected = translator().translate_best(lines, options());
 
   SmallMemory small(*backend, 3 << 20);
-  Transformer same(small, config());
+  model::Transformer same(small, config());
   BatchDecoder short_of_memory(small, same, weights());
   LineTranslator careful(short_of_memory, subwords, subwords, 0);
   TranslateOptions all_at_once = options(1, 600);
@@ -314,11 +314,11 @@ TEST_F(TranslatorTest, DecodesFewerSentencesWhereMemoryIsShort) {
   EXPECT_LE(largest, first_call) << "what the memory holds is remembered";
 
   SmallMemory none(*backend, 1000 << 10);  // not even an arena's smallest piece
-  Transformer nothing(none, config());
+  model::Transformer nothing(none, config());
   BatchDecoder without(none, nothing, weights());
   LineTranslator fails(without, subwords, subwords, 0);
-  EXPECT_THROW(fails.translate_best(lines, options()), OutOfMemory);
+  EXPECT_THROW(fails.translate_best(lines, options()), backend::OutOfMemory);
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -9,14 +9,14 @@
 #include "decode/packed_lines.h"
 #include "text/subwords.h"
 
-namespace tandem {
+namespace tandem::decode {
 namespace {
 
 using Ids = std::vector<int32_t>;
 
 class PairScorerTest : public ::testing::Test {
  protected:
-  PairScorerTest() : backend(make_cpu_backend(1)), model(*backend, config()) {
+  PairScorerTest() : backend(backend::make_cpu_backend(1)), model(*backend, config()) {
     masters.resize(static_cast<size_t>(model.parameters().flat_size()));
     const View view = host_view(masters.data(), 1, model.parameters().flat_size());
     initialize(view, model.parameters(), 4);
@@ -33,8 +33,8 @@ class PairScorerTest : public ::testing::Test {
     }
   }
 
-  static ModelConfig config() {
-    ModelConfig small;
+  static model::ModelConfig config() {
+    model::ModelConfig small;
     small.source_vocabulary = small.target_vocabulary = 30;
     small.encoder_layers = small.decoder_layers = 2;
     small.width = 16;
@@ -49,12 +49,12 @@ class PairScorerTest : public ::testing::Test {
     PackedLines source_side, target_side;
     source_side.add_source(source);
     target_side.add_target(target);
-    Batch batch;
+    model::Batch batch;
     batch.source = source_side.upload(*backend, arena);
     batch.target = target_side.upload(*backend, arena);
     const View logits = model.logits(weights, batch, arena);
     Ids labels = target;
-    labels.push_back(kEos);
+    labels.push_back(text::kEos);
     PairScore score;
     for (size_t t = 0; t < labels.size(); ++t) {
       const float* row = logits.host<float>() + t * static_cast<size_t>(logits.stride);
@@ -69,10 +69,10 @@ class PairScorerTest : public ::testing::Test {
     return score;
   }
 
-  std::unique_ptr<Backend> backend;
-  Transformer model;
+  std::unique_ptr<backend::Backend> backend;
+  model::Transformer model;
   std::vector<float> masters;
-  Weights weights;
+  nn::Weights weights;
   std::vector<Ids> sources, targets;
 };
 
@@ -111,4 +111,4 @@ TEST_F(PairScorerTest, PairsThatAreTooLongAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -6,7 +6,7 @@
 
 #include "core/philox.h"
 
-namespace tandem {
+namespace tandem::decode {
 namespace {
 
 using Parts = std::vector<std::string>;
@@ -130,4 +130,4 @@ TEST(SplitLine, LosesNoCharacterOfAWordThatHasMostOfItsPiecesElsewhere) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::decode

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::decode {
 namespace {
 
 namespace fs = std::filesystem;
@@ -72,4 +72,4 @@ TEST_F(TextOutputTest, RefusesWhatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::decode

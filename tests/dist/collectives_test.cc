@@ -5,7 +5,7 @@
 #include "ranks.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 using testing::same_bits;
@@ -238,4 +238,4 @@ TEST(Communicator, RefusesWhatItCannotWorkOn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dist

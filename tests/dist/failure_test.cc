@@ -13,7 +13,7 @@
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:gloo::transport::tcp::"; }
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 using std::chrono::milliseconds;
@@ -189,4 +189,4 @@ TEST(Communicator, ClosingItEndsWorkUnderWay) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -8,7 +8,7 @@
 #include "process_groups.h"
 #include "ranks.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 using std::chrono::milliseconds;
@@ -202,4 +202,4 @@ TEST(ProcessGroup, FailureEndsAGatherAndLeave) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dist

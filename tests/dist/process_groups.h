@@ -15,7 +15,7 @@
 namespace tandem::testing {
 
 // Short limits, and the process that runs the tests is never ended.
-inline ProcessGroupOptions quick_options() {
+inline dist::ProcessGroupOptions quick_options() {
   using std::chrono::milliseconds;
   return {.join_timeout = milliseconds(10000),
           .heartbeat = milliseconds(100),
@@ -25,8 +25,8 @@ inline ProcessGroupOptions quick_options() {
 }
 
 // The error of each rank's thread, or "".
-inline std::vector<std::string> run_ranks(const std::vector<World>& worlds,
-                                          const std::function<void(const World&)>& body) {
+inline std::vector<std::string> run_ranks(const std::vector<dist::World>& worlds,
+                                          const std::function<void(const dist::World&)>& body) {
   std::vector<std::string> errors(worlds.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < worlds.size(); ++i) {
@@ -39,10 +39,10 @@ inline std::vector<std::string> run_ranks(const std::vector<World>& worlds,
 }
 
 // Joins `size` ranks, runs body(group) on each, and leaves. Returns the error of each, or "".
-inline std::vector<std::string> run_process_groups(int size, const std::function<void(ProcessGroup&)>& body,
-                                                   const ProcessGroupOptions& options = quick_options()) {
-  return run_ranks(make_local_worlds(size), [&](const World& world) {
-    const auto group = join_process_group(world, {}, options);
+inline std::vector<std::string> run_process_groups(int size, const std::function<void(dist::ProcessGroup&)>& body,
+                                                   const dist::ProcessGroupOptions& options = quick_options()) {
+  return run_ranks(dist::make_local_worlds(size), [&](const dist::World& world) {
+    const auto group = dist::join_process_group(world, {}, options);
     body(*group);
     group->leave();
   });

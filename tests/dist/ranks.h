@@ -19,15 +19,15 @@ namespace tandem::testing {
 inline const std::chrono::milliseconds kTimeout{20000};
 
 // Runs body(communicator) on `size` threads and throws the first exception again.
-inline void with_ranks(int size, const std::function<void(Communicator&)>& body,
+inline void with_ranks(int size, const std::function<void(dist::Communicator&)>& body,
                        std::chrono::milliseconds timeout = kTimeout) {
-  const auto store = make_memory_store();
+  const auto store = dist::make_memory_store();
   std::vector<std::exception_ptr> errors(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        body(*make_gloo_communicator(*store, rank, size, "127.0.0.1", timeout));
+        body(*dist::make_gloo_communicator(*store, rank, size, "127.0.0.1", timeout));
       } catch (...) {
         errors[rank] = std::current_exception();
       }

@@ -28,13 +28,13 @@ void enter(const std::string& space) {
 // Payload that each of two ranks sends in a second while a buffer of so many floats is all-reduced; the best of
 // `times`, because other programs on this machine can only slow it down.
 double bytes_per_second(const Hosts& hosts, int64_t floats, int times) {
-  const auto store = make_memory_store();
+  const auto store = dist::make_memory_store();
   double best = 0;
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
       enter(hosts.space(rank));
-      const auto all = make_gloo_communicator(*store, rank, 2, Hosts::address(rank), std::chrono::minutes(2));
+      const auto all = dist::make_gloo_communicator(*store, rank, 2, Hosts::address(rank), std::chrono::minutes(2));
       std::vector<float> values(static_cast<size_t>(floats), 1.0F + static_cast<float>(rank));
       for (int i = 0; i < times; ++i) {
         all->barrier();

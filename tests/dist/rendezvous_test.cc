@@ -11,7 +11,7 @@
 #include "process_groups.h"
 #include "ranks.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 using std::chrono::milliseconds;
@@ -345,4 +345,4 @@ TEST(Endpoint, Parses) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dist

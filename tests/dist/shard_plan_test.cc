@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 TEST(ShardPlan, EveryElementOfEveryBucketIsInOneShard) {
@@ -53,4 +53,4 @@ TEST(ShardPlan, ThereMayBeMoreRanksThanRanges) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dist

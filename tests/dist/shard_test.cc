@@ -4,7 +4,7 @@
 
 #include "dist/traffic.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 TEST(Shard, CoverTheBufferInOrder) {
@@ -35,4 +35,4 @@ TEST(Traffic, PlanIsTheFormula) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dist

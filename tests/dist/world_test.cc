@@ -10,7 +10,7 @@
 #include "dist/environment.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -162,4 +162,4 @@ TEST(World, SlurmLists) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::dist

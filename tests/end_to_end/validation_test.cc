@@ -13,9 +13,9 @@ TEST(Validation, RecordsBleuWithItsInterval) {
   const Result trained = run(train_arguments(directory, "run", 160, {"validation.every_steps=80"}));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_NE(trained.err.find(" (μ = "), std::string::npos) << trained.err;
-  const RankMetrics metrics = read_rank(directory / "run/metrics/0.jsonl");
+  const observe::RankMetrics metrics = observe::read_rank(directory / "run/metrics/0.jsonl");
   ASSERT_EQ(metrics.valid.size(), 2U);
-  for (const ValidPoint& point : metrics.valid) {
+  for (const observe::ValidPoint& point : metrics.valid) {
     EXPECT_GE(point.bleu_low, 0) << point.step;
     EXPECT_LE(point.bleu_low, point.bleu) << point.step;
     EXPECT_GE(point.bleu_high, point.bleu) << point.step;
@@ -25,7 +25,7 @@ TEST(Validation, RecordsBleuWithItsInterval) {
   EXPECT_NE(state.find("\"bleu\""), std::string::npos);
   EXPECT_EQ(state.find("bleu_low"), std::string::npos) << "of the record, not of the checkpoint";
   EXPECT_NE(read_text(directory / "run/report.json").find("\"bleu_low\""), std::string::npos);
-  for (const Record& record : read_metrics(directory / "run/metrics/0.jsonl").records) {
+  for (const observe::Record& record : read_metrics(directory / "run/metrics/0.jsonl").records) {
     for (const auto& [name, value] : record.fields) {
       EXPECT_TRUE(is_known_field(record.kind, name)) << record.kind << " " << name;
     }

@@ -168,7 +168,7 @@ TEST_F(Faults, KilledAgent) {
 }
 
 // A worker as `tandem launch` would start it, with its output in a file.
-pid_t start_worker(const World& world, const std::filesystem::path& output) {
+pid_t start_worker(const dist::World& world, const std::filesystem::path& output) {
   const pid_t process = fork();
   if (process != 0) {
     return process;
@@ -196,7 +196,7 @@ pid_t start_worker(const World& world, const std::filesystem::path& output) {
 
 // A worker that is stopped, taken for dead, and continued ends itself at once.
 TEST_F(Faults, ContinuedWorkerEndsItself) {
-  const std::vector<World> worlds = make_local_worlds(2);
+  const std::vector<dist::World> worlds = dist::make_local_worlds(2);
   const TemporaryDirectory directory;
   const pid_t first = start_worker(worlds[0], directory / "0");
   const pid_t second = start_worker(worlds[1], directory / "1");

@@ -10,25 +10,26 @@ namespace tandem::testing {
 namespace {
 
 TEST(LaunchHosts, Parse) {
-  const auto hosts = parse_hosts("a:2,b,10.0.0.7:3");
+  const auto hosts = launch::parse_hosts("a:2,b,10.0.0.7:3");
   ASSERT_EQ(hosts.size(), 3U);
   EXPECT_EQ(hosts[0].name, "a");
   EXPECT_EQ(hosts[0].workers, 2);
   EXPECT_EQ(hosts[1].workers, 1);
   EXPECT_EQ(hosts[2].name, "10.0.0.7");
-  EXPECT_EQ(count_workers(hosts), 6);
+  EXPECT_EQ(launch::count_workers(hosts), 6);
   for (const char* bad : {"", ",", "a,", "a:0", "a:x", "a:-1", ":2", "a,a", "a:1,a:1", "-oProxyCommand=x", "a:9999"}) {
-    EXPECT_THROW(parse_hosts(bad), Error) << bad;
+    EXPECT_THROW(launch::parse_hosts(bad), Error) << bad;
   }
-  EXPECT_TRUE(is_this_host("localhost"));
-  EXPECT_FALSE(is_this_host("a-host-of-another-name"));
+  EXPECT_TRUE(launch::is_this_host("localhost"));
+  EXPECT_FALSE(launch::is_this_host("a-host-of-another-name"));
 }
 
 TEST(LaunchHosts, CommandsAreTakenApartAsByAShell) {
-  EXPECT_EQ(split_command("ssh  -p 4444"), (std::vector<std::string>{"ssh", "-p", "4444"}));
-  EXPECT_EQ(split_command(R"(a 'b c' "d 'e" f\ g '')"), (std::vector<std::string>{"a", "b c", "d 'e", "f g", ""}));
-  EXPECT_THROW(split_command("a 'b"), Error);
-  EXPECT_EQ(split_command(shell_quoted("it's; $x")), std::vector<std::string>{"it's; $x"});
+  EXPECT_EQ(launch::split_command("ssh  -p 4444"), (std::vector<std::string>{"ssh", "-p", "4444"}));
+  EXPECT_EQ(launch::split_command(R"(a 'b c' "d 'e" f\ g '')"),
+            (std::vector<std::string>{"a", "b c", "d 'e", "f g", ""}));
+  EXPECT_THROW(launch::split_command("a 'b"), Error);
+  EXPECT_EQ(launch::split_command(launch::shell_quoted("it's; $x")), std::vector<std::string>{"it's; $x"});
 }
 
 std::vector<std::string> local(int workers, const std::vector<std::string>& work, int restarts = 0) {

@@ -40,7 +40,7 @@ inline bool is_alive(pid_t process) {
 class Launched {
  public:
   // arguments: those of `test_worker launch` or another program's.
-  explicit Launched(std::vector<std::string> arguments) : tag_("tandem-test-" + random_token()) {
+  explicit Launched(std::vector<std::string> arguments) : tag_("tandem-test-" + dist::random_token()) {
     std::vector<char*> pointers;
     for (std::string& argument : arguments) {
       pointers.push_back(argument.data());

@@ -60,7 +60,7 @@ TEST_F(PushTest, BringsWhatIsMissingAndNothingElse) {
   for (const char* host : {"x", "y"}) {
     for (const char* file : {"/bin/tandem", "/config.toml", "/data/corpus", "/data/part/it's here"}) {
       EXPECT_TRUE(contains(first, fmt::format("host {}: sending {}{} (", host, here(), file))) << first;
-      EXPECT_EQ(sha256_file(there(host) + file), sha256_file(here() + file)) << file;
+      EXPECT_EQ(launch::sha256_file(there(host) + file), launch::sha256_file(here() + file)) << file;
     }
   }
   EXPECT_EQ(push(), "");
@@ -68,7 +68,7 @@ TEST_F(PushTest, BringsWhatIsMissingAndNothingElse) {
   const std::string again = push();
   EXPECT_TRUE(contains(again, "host y: sending " + here() + "/data/corpus (3.0 MB)")) << again;
   EXPECT_FALSE(contains(again, "host x")) << again;
-  EXPECT_EQ(sha256_file(there("y") + "/data/corpus"), sha256_file(here() + "/data/corpus"));
+  EXPECT_EQ(launch::sha256_file(there("y") + "/data/corpus"), launch::sha256_file(here() + "/data/corpus"));
   expect_launch_works();
 }
 
@@ -96,7 +96,7 @@ TEST_F(PushTest, AHostWithoutRoomIsNamed) {
 TEST(Sha256, OfKnownText) {
   const TemporaryDirectory directory;
   std::ofstream(directory / "abc") << "abc";
-  EXPECT_EQ(sha256_file((directory / "abc").string()),
+  EXPECT_EQ(launch::sha256_file((directory / "abc").string()),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 

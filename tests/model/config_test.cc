@@ -8,7 +8,7 @@
 #include "model/places.h"
 #include "model/transformer.h"
 
-namespace tandem {
+namespace tandem::model {
 namespace {
 
 ModelConfig with_vocabulary(ModelConfig config, int64_t source, int64_t target) {
@@ -18,7 +18,7 @@ ModelConfig with_vocabulary(ModelConfig config, int64_t source, int64_t target) 
 }
 
 ParameterLayout layout_of(const ModelConfig& config) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = backend::make_cpu_backend(1);
   return Transformer(*backend, config).parameters();
 }
 
@@ -114,4 +114,4 @@ TEST(Config, PlacesOfLayersDoNotOverlap) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::model

@@ -57,11 +57,12 @@ class Golden {
   nlohmann::json header_;
 };
 
-ModelConfig config_of(const Golden& golden) {
-  const std::map<std::string, Activation> activations = {
-      {"relu", Activation::relu}, {"gelu", Activation::gelu}, {"swish", Activation::swish}};
-  const std::map<std::string, Tie> ties = {{"all", Tie::all}, {"output", Tie::output}, {"none", Tie::none}};
-  ModelConfig config;
+model::ModelConfig config_of(const Golden& golden) {
+  const std::map<std::string, backend::Activation> activations = {
+      {"relu", backend::Activation::relu}, {"gelu", backend::Activation::gelu}, {"swish", backend::Activation::swish}};
+  const std::map<std::string, model::Tie> ties = {
+      {"all", model::Tie::all}, {"output", model::Tie::output}, {"none", model::Tie::none}};
+  model::ModelConfig config;
   config.source_vocabulary = golden.integer("source_vocabulary");
   config.target_vocabulary = golden.integer("target_vocabulary");
   config.encoder_layers = golden.integer("encoder_layers");
@@ -69,7 +70,7 @@ ModelConfig config_of(const Golden& golden) {
   config.width = 16;
   config.heads = 4;
   config.feed_forward = 24;
-  config.norm = golden.config("norm") == "pre" ? NormPlace::pre : NormPlace::post;
+  config.norm = golden.config("norm") == "pre" ? model::NormPlace::pre : model::NormPlace::post;
   config.activation = activations.at(golden.config("activation"));
   config.tie = ties.at(golden.config("tie"));
   config.attention_bias = golden.config("attention_bias") == "True";
@@ -115,12 +116,12 @@ TEST_P(GoldenModel, EqualsPyTorch) {
   EXPECT_TRUE(close(std::span(logits), std::span(expected_logits), tolerance, tolerance));
 
   const View m = tested_.flat(tested_.master), v = tested_.flat(tested_.master);
-  const AdamSettings settings{
+  const backend::AdamSettings settings{
       .beta1 = 0.875F, .beta2 = 0.96875F, .epsilon = std::ldexp(1.0F, golden_.integer("epsilon_exponent"))};
-  UpdateState count;
+  backend::UpdateState count;
   for (int update = 1; update <= 10; ++update) {
     tested_.state = {.step = static_cast<uint32_t>(update - 1), .loss_scale = 0x1p-4F, .learning_rate = 0x1p-7F};
-    LossTotals totals;
+    backend::LossTotals totals;
     tested_.backend->fill_zero(tested_.gradients);
     tested_.arena.reset();
     tested_.model.train(tested_.weights, tested_.gradients, batch_.view(&tested_.state), kSmoothing, &totals,
@@ -132,15 +133,16 @@ TEST_P(GoldenModel, EqualsPyTorch) {
       EXPECT_EQ(totals.tokens, 16);
       compare_parameters(tested_.gradients, "gradient", tolerance);
     }
-    tested_.backend->run(op::GradientNorm{.update = &count, .gradients = tested_.gradients, .settings = {settings}});
+    tested_.backend->run(
+        backend::op::GradientNorm{.update = &count, .gradients = tested_.gradients, .settings = {settings}});
     ASSERT_EQ(count.finite, 1u);
-    tested_.backend->run(op::Adam{.masters = tested_.weights.masters,
-                                  .m = m,
-                                  .v = v,
-                                  .gradients = tested_.gradients,
-                                  .settings = settings,
-                                  .state = &tested_.state,
-                                  .update = &count});
+    tested_.backend->run(backend::op::Adam{.masters = tested_.weights.masters,
+                                           .m = m,
+                                           .v = v,
+                                           .gradients = tested_.gradients,
+                                           .settings = settings,
+                                           .state = &tested_.state,
+                                           .update = &count});
   }
   compare_parameters(tested_.weights.masters, "updated", GetParam().update_tolerance);
 }

@@ -7,21 +7,21 @@ namespace {
 
 struct Case {
   const char* name;
-  NormPlace norm;
-  Activation activation;
-  Tie tie;
+  model::NormPlace norm;
+  backend::Activation activation;
+  model::Tie tie;
   bool attention_bias;
 };
 
 class ModelGradients : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ModelGradients, EqualCentralDifferences) {
-  ModelConfig config = tiny_config();
+  model::ModelConfig config = tiny_config();
   config.norm = GetParam().norm;
   config.activation = GetParam().activation;
   config.tie = GetParam().tie;
   config.attention_bias = GetParam().attention_bias;
-  if (config.tie != Tie::all) {
+  if (config.tie != model::Tie::all) {
     config.target_vocabulary = 10;
   }
   TestModel tested(config, DType::f64);
@@ -50,12 +50,14 @@ TEST_P(ModelGradients, EqualCentralDifferences) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Configs, ModelGradients,
-                         ::testing::Values(Case{"PreReluAll", NormPlace::pre, Activation::relu, Tie::all, false},
-                                           Case{"PostReluAll", NormPlace::post, Activation::relu, Tie::all, false},
-                                           Case{"PreGeluOutput", NormPlace::pre, Activation::gelu, Tie::output, true},
-                                           Case{"PostSwishNone", NormPlace::post, Activation::swish, Tie::none, true}),
-                         [](const auto& tested) { return tested.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Configs, ModelGradients,
+    ::testing::Values(Case{"PreReluAll", model::NormPlace::pre, backend::Activation::relu, model::Tie::all, false},
+                      Case{"PostReluAll", model::NormPlace::post, backend::Activation::relu, model::Tie::all, false},
+                      Case{"PreGeluOutput", model::NormPlace::pre, backend::Activation::gelu, model::Tie::output, true},
+                      Case{"PostSwishNone", model::NormPlace::post, backend::Activation::swish, model::Tie::none,
+                           true}),
+    [](const auto& tested) { return tested.param.name; });
 
 }  // namespace
 }  // namespace tandem::testing

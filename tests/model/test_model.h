@@ -53,7 +53,7 @@ class TestBatch {
     pack(target_, inputs);
   }
 
-  Batch view(const StepState* state) {
+  model::Batch view(const backend::StepState* state) {
     return {.source = view(source_), .target = view(target_), .labels = row(labels_), .state = state};
   }
 
@@ -89,7 +89,7 @@ class TestBatch {
     to.id_starts.push_back(static_cast<int32_t>(to.rows.size()));
   }
 
-  static PackedSide view(Packed& side) {
+  static model::PackedSide view(Packed& side) {
     return {.tokens = row(side.tokens),
             .position = row(side.position),
             .starts = row(side.starts),
@@ -102,8 +102,8 @@ class TestBatch {
 };
 
 // A config that gradient checks can afford, with every dropout on.
-inline ModelConfig tiny_config() {
-  ModelConfig config;
+inline model::ModelConfig tiny_config() {
+  model::ModelConfig config;
   config.source_vocabulary = config.target_vocabulary = 12;
   config.encoder_layers = config.decoder_layers = 2;
   config.width = 16;
@@ -121,8 +121,8 @@ inline Sentences test_target() { return {{5, 6, 4, 8}, {7, 3}, {4, 4, 8, 5, 3, 6
 
 class TestModel {
  public:
-  TestModel(const ModelConfig& config, DType compute)
-      : backend(make_cpu_backend(1)),
+  TestModel(const model::ModelConfig& config, DType compute)
+      : backend(backend::make_cpu_backend(1)),
         master(compute == DType::f64 ? DType::f64 : DType::f32),
         model(*backend, config, master),
         arena([this](size_t bytes) { return backend->allocate(bytes); }) {
@@ -144,20 +144,20 @@ class TestModel {
   }
 
   // Adds to the gradients.
-  LossTotals train(TestBatch& batch) {
-    LossTotals totals;
+  backend::LossTotals train(TestBatch& batch) {
+    backend::LossTotals totals;
     arena.reset();
     model.train(weights, gradients, batch.view(&state), 0.1F, &totals, arena);
     return totals;
   }
 
-  std::unique_ptr<Backend> backend;
+  std::unique_ptr<backend::Backend> backend;
   DType master;
-  Transformer model;
+  model::Transformer model;
   Arena arena;
-  Weights weights;
+  nn::Weights weights;
   View gradients;
-  StepState state{.seed = 5, .step = 2, .first_source = 3, .first_target = 4, .loss_scale = 0.0625F};
+  backend::StepState state{.seed = 5, .step = 2, .first_source = 3, .first_target = 4, .loss_scale = 0.0625F};
 
  private:
   // As training begins, but with norms and biases off their zeros and ones.

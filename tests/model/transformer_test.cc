@@ -6,11 +6,11 @@
 namespace tandem::testing {
 namespace {
 
-ModelConfig post_config() {
-  ModelConfig config = tiny_config();
-  config.norm = NormPlace::post;
-  config.activation = Activation::gelu;
-  config.tie = Tie::none;
+model::ModelConfig post_config() {
+  model::ModelConfig config = tiny_config();
+  config.norm = model::NormPlace::post;
+  config.activation = backend::Activation::gelu;
+  config.tie = model::Tie::none;
   config.target_vocabulary = 10;
   config.attention_bias = true;
   return config;
@@ -25,19 +25,19 @@ uint32_t tokens_in(const Sentences& sentences, uint32_t added) {
 }
 
 TEST(Transformer, TwoMicroBatchesAddUpToOne) {
-  for (const ModelConfig& config : {tiny_config(), post_config()}) {
+  for (const model::ModelConfig& config : {tiny_config(), post_config()}) {
     const Sentences source = test_source(), target = test_target();
     TestModel whole(config, DType::f64), parts(config, DType::f64);
     TestBatch all(source, target);
-    const LossTotals expected = whole.train(all);
+    const backend::LossTotals expected = whole.train(all);
 
-    LossTotals sum;
+    backend::LossTotals sum;
     const size_t cut = 3;
     const Sentences first_source(source.begin(), source.begin() + cut), rest_source(source.begin() + cut, source.end());
     const Sentences first_target(target.begin(), target.begin() + cut), rest_target(target.begin() + cut, target.end());
     TestBatch first(first_source, first_target), rest(rest_source, rest_target);
     for (TestBatch* part : {&first, &rest}) {
-      const LossTotals totals = parts.train(*part);
+      const backend::LossTotals totals = parts.train(*part);
       sum.smoothed += totals.smoothed;
       sum.correct += totals.correct;
       sum.tokens += totals.tokens;
@@ -62,14 +62,14 @@ TEST(Transformer, DropoutFollowsTheStep) {
 }
 
 TEST(Transformer, EvaluationIsTrainingWithoutDropout) {
-  ModelConfig config = tiny_config();
+  model::ModelConfig config = tiny_config();
   TestModel with_dropout(config, DType::f64);
   config.dropout = config.attention_dropout = config.activation_dropout = 0;
   TestModel without(config, DType::f64);
   TestBatch batch(test_source(), test_target());
-  LossTotals evaluated;
+  backend::LossTotals evaluated;
   with_dropout.model.evaluate(with_dropout.weights, batch.view(nullptr), 0.1F, &evaluated, with_dropout.arena);
-  const LossTotals trained = without.train(batch);
+  const backend::LossTotals trained = without.train(batch);
   EXPECT_NEAR(evaluated.smoothed, trained.smoothed, 1e-11);
   EXPECT_NEAR(evaluated.nll, trained.nll, 1e-11);
   EXPECT_EQ(evaluated.tokens, trained.tokens);
@@ -78,12 +78,12 @@ TEST(Transformer, EvaluationIsTrainingWithoutDropout) {
 
 // Each sentence is a hypothesis. Its cache rows are scattered: step p writes the rows [p * R, p * R + R).
 TEST(Transformer, DecodingStepByStepGivesTheTeacherForcedLogits) {
-  for (const ModelConfig& config : {tiny_config(), post_config()}) {
+  for (const model::ModelConfig& config : {tiny_config(), post_config()}) {
     TestModel tested(config, DType::f64);
     const Sentences source = test_source(), target = {{5, 6, 4}, {7, 3, 8}, {4, 4, 8}, {9, 5, 5}};
     TestBatch batch(source, target);
     const auto expected = to_doubles(tested.model.logits(tested.weights, batch.view(nullptr), tested.arena));
-    const Batch packed = batch.view(nullptr);
+    const model::Batch packed = batch.view(nullptr);
     const int64_t hypotheses = static_cast<int64_t>(target.size()), steps = 4, layers = config.decoder_layers;
 
     const View memory = tested.model.encode(tested.weights, packed.source, tested.arena);
@@ -109,16 +109,16 @@ TEST(Transformer, DecodingStepByStepGivesTheTeacherForcedLogits) {
           index.push_back(static_cast<int32_t>(past * hypotheses + i));
         }
       }
-      const DecodeStep step{.tokens = TestBatch::row(tokens),
-                            .position = TestBatch::row(position),
-                            .keys = keys,
-                            .values = values,
-                            .write_row = p * hypotheses,
-                            .self_index = TestBatch::row(index).reshape(hypotheses, steps),
-                            .self_length = TestBatch::row(self_length),
-                            .memory = memory,
-                            .memory_first = TestBatch::row(first),
-                            .memory_length = TestBatch::row(length)};
+      const model::DecodeStep step{.tokens = TestBatch::row(tokens),
+                                   .position = TestBatch::row(position),
+                                   .keys = keys,
+                                   .values = values,
+                                   .write_row = p * hypotheses,
+                                   .self_index = TestBatch::row(index).reshape(hypotheses, steps),
+                                   .self_length = TestBatch::row(self_length),
+                                   .memory = memory,
+                                   .memory_first = TestBatch::row(first),
+                                   .memory_length = TestBatch::row(length)};
       const auto logits = to_doubles(tested.model.decode(tested.weights, step, tested.arena));
       const auto v = static_cast<size_t>(config.target_vocabulary);
       for (size_t i = 0; i < static_cast<size_t>(hypotheses); ++i) {
@@ -140,7 +140,8 @@ double cosine(std::span<const double> a, std::span<const double> b) {
 TEST(Transformer, NarrowTypesStayCloseToDouble) {
   TestModel exact(tiny_config(), DType::f64), single(tiny_config(), DType::f32), half(tiny_config(), DType::bf16);
   TestBatch batch(test_source(), test_target());
-  const LossTotals expected = exact.train(batch), single_loss = single.train(batch), half_loss = half.train(batch);
+  const backend::LossTotals expected = exact.train(batch), single_loss = single.train(batch),
+                            half_loss = half.train(batch);
   EXPECT_NEAR(single_loss.smoothed / expected.smoothed, 1, 1e-6);
   EXPECT_NEAR(half_loss.smoothed / expected.smoothed, 1, 0.02);
   const std::vector<double> g64 = to_doubles(exact.gradients), g32 = to_doubles(single.gradients);
@@ -170,7 +171,7 @@ TEST(Transformer, NothingIsAllocatedAfterTheFirstStep) {
 TEST(Transformer, WrongArgumentsAreRefused) {
   TestModel tested(tiny_config(), DType::f32);
   TestBatch batch(test_source(), test_target());
-  LossTotals totals;
+  backend::LossTotals totals;
   EXPECT_THROW(tested.model.train(tested.weights, tested.gradients, batch.view(nullptr), 0, &totals, tested.arena),
                Error);
   EXPECT_THROW(tested.model.train(tested.weights, tested.gradients.slice_cols(0, 8), batch.view(&tested.state), 0,

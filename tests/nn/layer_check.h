@@ -16,10 +16,10 @@ namespace tandem::testing {
 class LayerCheck {
  public:
   ParameterLayout layout;
-  StepState state{.seed = 77, .step = 3, .first_source = 11, .first_target = 5, .loss_scale = 0.25F};
+  backend::StepState state{.seed = 77, .step = 3, .first_source = 11, .first_target = 5, .loss_scale = 0.25F};
 
   // After the layers are made: random parameters and a pass over them.
-  Context context() {
+  nn::Context context() {
     if (weights_.empty()) {
       weights_.resize(static_cast<size_t>(layout.flat_size()));
       gradients_.resize(weights_.size());
@@ -93,7 +93,7 @@ class LayerCheck {
     EXPECT_TRUE(close(gradient, std::span(expected), 1e-7, 1e-6)) << name;
   }
 
-  std::unique_ptr<Backend> backend_ = make_cpu_backend(1);
+  std::unique_ptr<backend::Backend> backend_ = backend::make_cpu_backend(1);
   Arena arena_{[this](size_t bytes) { return backend_->allocate(bytes); }};
   std::vector<double> weights_, gradients_;
   std::deque<std::vector<double>> kept_;

@@ -16,7 +16,7 @@ constexpr int kHeads = 2;
 TEST(LinearLayer, SeveralPartsAreOneProduct) {
   LayerCheck check;
   const std::string names[] = {"a", "b", "c"};
-  const Linear linear = Linear::make(check.layout, names, 8, kWidth, true);
+  const nn::Linear linear = nn::Linear::make(check.layout, names, 8, kWidth, true);
   const View x = check.values(5, kWidth), dx = check.values(5, kWidth);
   const View y = check.values(5, 24), weights = check.values(5, 24);
   check.run(
@@ -33,7 +33,7 @@ TEST(LinearLayer, SeveralPartsAreOneProduct) {
 
 TEST(LinearLayer, WrongShapesAreRefused) {
   LayerCheck check;
-  const Linear linear = Linear::make(check.layout, "a", 16, kWidth, false);
+  const nn::Linear linear = nn::Linear::make(check.layout, "a", 16, kWidth, false);
   EXPECT_THROW(linear.forward(check.context(), check.values(5, 16), check.values(5, 4)), Error);
   EXPECT_THROW(linear.forward(check.context(), check.values(4, 16), check.values(5, kWidth)), Error);
   EXPECT_THROW(linear.backward_weight(check.context(), check.values(5, 16), check.values(4, kWidth), Side::source),
@@ -42,22 +42,25 @@ TEST(LinearLayer, WrongShapesAreRefused) {
 
 TEST(EmbeddingLayer, Gradients) {
   LayerCheck check;
-  const Embedding embedding{check.layout.add_matrix("table", 7, kWidth, Init::embedding)};
+  const nn::Embedding embedding{check.layout.add_matrix("table", 7, kWidth, Init::embedding)};
   const View tokens = check.indices({3, 1, 3, 6, 0}), position = check.indices({0, 1, 2, 0, 1});
-  const TokenOrder order{check.indices({4, 1, 0, 2, 3}), check.indices({0, 1, 3, 6}), check.indices({0, 1, 2, 4, 5})};
+  const backend::TokenOrder order{check.indices({4, 1, 0, 2, 3}), check.indices({0, 1, 3, 6}),
+                                  check.indices({0, 1, 2, 4, 5})};
   const View positions = check.values(4, kWidth), weights = check.values(5, kWidth), x = check.values(5, kWidth);
-  const Dropout dropout = check.context().dropout(0.4F, 9, Side::target);
+  const backend::Dropout dropout = check.context().dropout(0.4F, 9, Side::target);
   check.run(
       [&] {
         embedding.forward(check.context(), x, tokens, position, positions, dropout);
         return LayerCheck::weighted_sum(x, weights);
       },
-      [&] { Embedding::backward(check.context(), check.context().gradient(embedding.table), weights, order, dropout); },
+      [&] {
+        nn::Embedding::backward(check.context(), check.context().gradient(embedding.table), weights, order, dropout);
+      },
       {});
 }
 
 TEST(EmbeddingLayer, PositionsAreSinusoidHalves) {
-  const std::vector<double> table = sinusoid_positions(3, 8);
+  const std::vector<double> table = nn::sinusoid_positions(3, 8);
   EXPECT_DOUBLE_EQ(table[0], 0);
   EXPECT_DOUBLE_EQ(table[4], 1);
   EXPECT_DOUBLE_EQ(table[16], std::sin(2.0));
@@ -67,16 +70,16 @@ TEST(EmbeddingLayer, PositionsAreSinusoidHalves) {
 }
 
 // The product that a sublayer leaves to its caller.
-void finish(LayerCheck& check, const View& branch, const PendingProduct& last) {
+void finish(LayerCheck& check, const View& branch, const nn::PendingProduct& last) {
   last.linear.forward(check.context(), branch, last.x);
 }
 
-class FeedForwardLayer : public ::testing::TestWithParam<Activation> {};
+class FeedForwardLayer : public ::testing::TestWithParam<backend::Activation> {};
 
 TEST_P(FeedForwardLayer, Gradients) {
   for (const bool accumulate : {false, true}) {
     LayerCheck check;
-    const FeedForward layer = FeedForward::make(check.layout, "ffn", kWidth, 16, GetParam());
+    const nn::FeedForward layer = nn::FeedForward::make(check.layout, "ffn", kWidth, 16, GetParam());
     const View x = check.values(5, kWidth), dx = check.values(5, kWidth);
     const View weights = check.values(5, kWidth), branch = check.values(5, kWidth);
     const auto forward = [&] {
@@ -91,7 +94,7 @@ TEST_P(FeedForwardLayer, Gradients) {
           return LayerCheck::weighted_sum(branch, weights) + (accumulate ? LayerCheck::weighted_sum(x, weights) : 0);
         },
         [&] {
-          const FeedForward::Saved saved = forward();
+          const nn::FeedForward::Saved saved = forward();
           std::copy_n(weights.host<double>(), dx.size(), dx.host<double>());
           layer.backward(check.context(), saved, dx, weights, accumulate);
         },
@@ -100,9 +103,11 @@ TEST_P(FeedForwardLayer, Gradients) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Activations, FeedForwardLayer,
-                         ::testing::Values(Activation::relu, Activation::gelu, Activation::swish));
+                         ::testing::Values(backend::Activation::relu, backend::Activation::gelu,
+                                           backend::Activation::swish));
 
-AttentionShape ragged(LayerCheck& check, bool causal, std::vector<int32_t> queries, std::vector<int32_t> keys) {
+backend::AttentionShape ragged(LayerCheck& check, bool causal, std::vector<int32_t> queries,
+                               std::vector<int32_t> keys) {
   const auto longest = [](const std::vector<int32_t>& starts) {
     int64_t most = 0;
     for (size_t i = 1; i < starts.size(); ++i) {
@@ -122,8 +127,8 @@ AttentionShape ragged(LayerCheck& check, bool causal, std::vector<int32_t> queri
 TEST(SelfAttentionLayer, Gradients) {
   for (const bool causal : {false, true}) {
     LayerCheck check;
-    const SelfAttention layer = SelfAttention::make(check.layout, "self", kWidth, true);
-    const AttentionShape shape = ragged(check, causal, {0, 4, 5, 8}, {0, 4, 5, 8});
+    const nn::SelfAttention layer = nn::SelfAttention::make(check.layout, "self", kWidth, true);
+    const backend::AttentionShape shape = ragged(check, causal, {0, 4, 5, 8}, {0, 4, 5, 8});
     const View x = check.values(8, kWidth), dx = check.values(8, kWidth);
     const View weights = check.values(8, kWidth), branch = check.values(8, kWidth);
     check.run(
@@ -132,7 +137,7 @@ TEST(SelfAttentionLayer, Gradients) {
           return LayerCheck::weighted_sum(branch, weights);
         },
         [&] {
-          const SelfAttention::Saved saved = layer.forward(check.context(), x, shape);
+          const nn::SelfAttention::Saved saved = layer.forward(check.context(), x, shape);
           layer.backward(check.context(), saved, dx, weights, false);
         },
         {{"x", x, dx}});
@@ -141,8 +146,8 @@ TEST(SelfAttentionLayer, Gradients) {
 
 TEST(CrossAttentionLayer, Gradients) {
   LayerCheck check;
-  const CrossAttention layer = CrossAttention::make(check.layout, "cross", kWidth, true);
-  const AttentionShape shape = ragged(check, false, {0, 3, 4}, {0, 2, 7});
+  const nn::CrossAttention layer = nn::CrossAttention::make(check.layout, "cross", kWidth, true);
+  const backend::AttentionShape shape = ragged(check, false, {0, 3, 4}, {0, 2, 7});
   const View x = check.values(4, kWidth), dx = check.values(4, kWidth);
   const View k = check.values(7, kWidth), v = check.values(7, kWidth);
   const View dk = check.values(7, kWidth), dv = check.values(7, kWidth);
@@ -153,7 +158,7 @@ TEST(CrossAttentionLayer, Gradients) {
         return LayerCheck::weighted_sum(branch, weights);
       },
       [&] {
-        const CrossAttention::Saved saved = layer.forward(check.context(), x, k, v, shape);
+        const nn::CrossAttention::Saved saved = layer.forward(check.context(), x, k, v, shape);
         layer.backward(check.context(), saved, dx, dk, dv, weights, false);
       },
       {{"x", x, dx}, {"k", k, dk}, {"v", v, dv}});
@@ -162,14 +167,14 @@ TEST(CrossAttentionLayer, Gradients) {
 TEST(ResidualNormLayer, Gradients) {
   for (const bool with_branch : {false, true}) {
     LayerCheck check;
-    const ResidualNorm norm = ResidualNorm::make(check.layout, "norm", kWidth);
-    const Linear last = with_branch ? Linear::make(check.layout, "last", kWidth, 3, true) : Linear{};
+    const nn::ResidualNorm norm = nn::ResidualNorm::make(check.layout, "norm", kWidth);
+    const nn::Linear last = with_branch ? nn::Linear::make(check.layout, "last", kWidth, 3, true) : nn::Linear{};
     const View x = check.values(5, kWidth), dx = check.values(5, kWidth);
     const View y = check.values(5, 3), dy = check.values(5, 3), room = check.values(5, kWidth);
     const View dbranch = with_branch ? check.values(5, kWidth) : View{};
     const View weights = check.values(5, kWidth), sum_weights = check.values(5, kWidth);
     const auto forward = [&] {
-      const Context context = check.context();
+      const nn::Context context = check.context();
       return with_branch ? norm.forward(context, x, {last, y}, room, context.dropout(0.3F, 2, Side::source))
                          : norm.forward(context, x);
     };
@@ -179,7 +184,7 @@ TEST(ResidualNormLayer, Gradients) {
     }
     check.run(
         [&] {
-          const ResidualNorm::Saved saved = forward();
+          const nn::ResidualNorm::Saved saved = forward();
           return LayerCheck::weighted_sum(saved.normed, weights) + LayerCheck::weighted_sum(saved.sum, sum_weights);
         },
         [&] {
@@ -195,10 +200,10 @@ TEST(ResidualNormLayer, Gradients) {
 
 TEST(LossLayer, GradientsInChunks) {
   LayerCheck check;
-  OutputLoss loss{check.layout.add_matrix("output", 6, kWidth, Init::embedding), 2};
+  nn::OutputLoss loss{check.layout.add_matrix("output", 6, kWidth, Init::embedding), 2};
   const View hidden = check.values(5, kWidth), dhidden = check.values(5, kWidth);
   const View labels = check.indices({2, 5, -1, 0, 2});
-  LossTotals totals;
+  backend::LossTotals totals;
   const auto evaluate = [&] {
     totals = {};
     loss.evaluate(check.context(), &totals, hidden, labels, 0.1F);
@@ -206,7 +211,7 @@ TEST(LossLayer, GradientsInChunks) {
   };
   check.run([&] { return evaluate() * static_cast<double>(check.state.loss_scale); },
             [&] {
-              LossTotals trained;
+              backend::LossTotals trained;
               loss.train(check.context(), &trained, dhidden, hidden, labels, 0.1F);
               EXPECT_NEAR(trained.smoothed, evaluate(), 1e-12);
               EXPECT_NEAR(trained.nll, totals.nll, 1e-12);

@@ -13,11 +13,11 @@ class Stack : public ::testing::TestWithParam<bool> {};
 
 TEST_P(Stack, Gradients) {
   LayerCheck check;
-  ResidualStack stack(kWidth, GetParam(), 0.3F, Side::source);
-  std::vector<Linear> sublayers;
+  nn::ResidualStack stack(kWidth, GetParam(), 0.3F, Side::source);
+  std::vector<nn::Linear> sublayers;
   for (int i = 0; i < 3; ++i) {
     stack.add_sublayer(check.layout, fmt::format("norm{}", i), static_cast<uint32_t>(i));
-    sublayers.push_back(Linear::make(check.layout, fmt::format("f{}", i), kWidth, kWidth, true));
+    sublayers.push_back(nn::Linear::make(check.layout, fmt::format("f{}", i), kWidth, kWidth, true));
     if (i != 1) {
       stack.sum_bias_of(sublayers.back());
     }
@@ -28,13 +28,13 @@ TEST_P(Stack, Gradients) {
   const auto forward = [&] {
     return stack.forward(check.context(), x, [&](int i, const View& input) {
       inputs[static_cast<size_t>(i)] = input;
-      return PendingProduct{sublayers[static_cast<size_t>(i)], input};
+      return nn::PendingProduct{sublayers[static_cast<size_t>(i)], input};
     });
   };
   check.run([&] { return LayerCheck::weighted_sum(forward().output(), weights); },
             [&] {
-              const Context context = check.context();
-              const ResidualStack::Saved saved = forward();
+              const nn::Context context = check.context();
+              const nn::ResidualStack::Saved saved = forward();
               const View doutput = context.take(4, kWidth);
               context.backend.copy(doutput, weights);
               const View result = stack.backward(

@@ -14,7 +14,7 @@
 #include "observe/thinning.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::observe {
 namespace {
 
 using testing::memory_directory;
@@ -177,4 +177,4 @@ TEST(Fields, other_ranks_write_what_is_their_own) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -8,8 +8,8 @@
 
 namespace tandem::testing {
 
-inline double figure_of(const Verdict& verdict, const std::string& name) {  // NaN: there is none
-  for (const Figure& one : verdict.figures) {
+inline double figure_of(const observe::Verdict& verdict, const std::string& name) {  // NaN: there is none
+  for (const observe::Figure& one : verdict.figures) {
     if (one.name == name) {
       return one.value;
     }

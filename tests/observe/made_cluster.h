@@ -22,7 +22,7 @@ struct MadeCluster {
   int slow_rank = 1;
   double data = 0.002;  // seconds a step
   double link = 125e6;  // bytes a second and direction, with headers
-  double stated_bits = kUnknown;
+  double stated_bits = observe::kUnknown;
   double overlap = 0;   // share of compute behind which communication may hide
   double noise = 0.02;  // relative, of compute, each window
   double link_noise = 0.02;
@@ -47,12 +47,12 @@ struct MadeCluster {
   double slowest() const { return std::max(compute * slow_factor + slow_data, compute) + data; }
   double step() const { return slowest() + exposed(); }
 
-  RunData make(uint64_t seed, double start = 1.7e9) const {
+  observe::RunData make(uint64_t seed, double start = 1.7e9) const {
     std::mt19937_64 random(seed);
-    RunData run;
+    observe::RunData run;
     run.name = "made";
     for (int rank = 0; rank < ranks; ++rank) {
-      RankMetrics m;
+      observe::RankMetrics m;
       m.rank = rank;
       m.setups.push_back(setup(rank, start));
       m.gpu_name = gpu ? "Made GPU" : "";
@@ -66,8 +66,8 @@ struct MadeCluster {
   }
 
  private:
-  SetupPoint setup(int rank, double start) const {
-    SetupPoint s;
+  observe::SetupPoint setup(int rank, double start) const {
+    observe::SetupPoint s;
     s.time = start;
     s.schema = 1, s.rank = rank, s.ranks = ranks, s.node = rank, s.nodes = ranks, s.parameters = parameters;
     s.sharded = 0, s.planned_sent_bytes = bytes(), s.planned_received_bytes = bytes();
@@ -77,7 +77,7 @@ struct MadeCluster {
     return s;
   }
 
-  void add_window(RunData& run, int window, double& clock, std::mt19937_64& random) const {
+  void add_window(observe::RunData& run, int window, double& clock, std::mt19937_64& random) const {
     std::normal_distribution<double> normal;
     std::vector<double> own;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -94,7 +94,7 @@ struct MadeCluster {
     clock += seconds * steps_per_window + pause;
     for (int rank = 0; rank < ranks; ++rank) {
       const double mine = own[static_cast<size_t>(rank)];
-      TrainPoint t;
+      observe::TrainPoint t;
       t.step = static_cast<int64_t>(window * steps_per_window);
       t.time = clock;
       t.steps = steps_per_window;
@@ -108,7 +108,7 @@ struct MadeCluster {
       t.sent_bytes = t.received_bytes = ranks > 1 ? bytes() * t.steps : 0;
       t.flops = peak * share_of_peak * compute * t.steps;
       t.elapsed_seconds = clock - 1.7e9;
-      RankMetrics& m = run.ranks[static_cast<size_t>(rank)];
+      observe::RankMetrics& m = run.ranks[static_cast<size_t>(rank)];
       m.train.push_back(t);
       if (probes) {
         m.probes.push_back(probe(rank, t, mine / seconds, seconds * steps_per_window + pause));
@@ -116,8 +116,8 @@ struct MadeCluster {
     }
   }
 
-  ProbePoint probe(int rank, const TrainPoint& t, double busy, double seconds) const {
-    ProbePoint p;
+  observe::ProbePoint probe(int rank, const observe::TrainPoint& t, double busy, double seconds) const {
+    observe::ProbePoint p;
     p.step = t.step, p.time = t.time, p.seconds = seconds;
     if (ranks > 1) {
       const double packets = t.sent_bytes / 1448;

@@ -27,18 +27,18 @@ struct MadeRun {
   double validation_seconds = 5, checkpoint_seconds = 0.5;
   bool ended = false;
 
-  RunData make(uint64_t seed) const {
+  observe::RunData make(uint64_t seed) const {
     std::mt19937_64 random(seed);
     std::normal_distribution<double> normal;
-    RunData run;
+    observe::RunData run;
     run.name = "made";
-    RankMetrics m;
+    observe::RankMetrics m;
     double clock = 0;
     const int64_t last = validations * every, record = every / 10;
     for (int64_t step = record; step <= last; step += record) {
       const double share = static_cast<double>(step) / static_cast<double>(last);
       const bool pause = step % every == record && step > record;  // the record after a validation counts it
-      TrainPoint t;
+      observe::TrainPoint t;
       t.step = step;
       t.steps = static_cast<double>(record);
       t.nll = train_nll(share) + dropout + 0.01 * normal(random);
@@ -58,7 +58,7 @@ struct MadeRun {
       t.time = 1.7e9 + clock;
       m.train.push_back(t);
       if (step % every == 0) {
-        ValidPoint v{.step = step, .time = t.time};
+        observe::ValidPoint v{.step = step, .time = t.time};
         v.nll = nll(share) + nll_noise * normal(random);
         v.train_nll = train_nll(share) + nll_noise * normal(random);
         v.bleu = bleu(share) + bleu_noise * normal(random);

@@ -11,7 +11,7 @@
 #include "read_metrics.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::observe {
 namespace {
 
 using testing::read_metrics;
@@ -203,4 +203,4 @@ TEST(Metrics, full_disk) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::observe

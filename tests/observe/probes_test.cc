@@ -16,7 +16,7 @@
 #include "observe/probes/host_probes.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::observe {
 namespace {
 
 using testing::memory_directory;
@@ -351,4 +351,4 @@ TEST(Probes, a_short_run_gets_a_record_and_the_end_is_quick) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -7,7 +7,7 @@
 
 #include "observe/memory.h"
 
-namespace tandem {
+namespace tandem::observe {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -60,4 +60,4 @@ TEST(Memory, peak_grows_with_use) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::observe

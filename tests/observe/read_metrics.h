@@ -12,7 +12,7 @@
 namespace tandem::testing {
 
 struct Metrics {
-  std::vector<Record> records;
+  std::vector<observe::Record> records;
   int64_t skipped = 0;  // lines that are no records
 };
 
@@ -20,9 +20,9 @@ struct Metrics {
 // error.
 inline Metrics read_metrics(const std::filesystem::path& path) {
   Metrics metrics;
-  for (std::ifstream& file : open_segments(path)) {
+  for (std::ifstream& file : observe::open_segments(path)) {
     for (std::string line; std::getline(file, line);) {
-      if (std::optional<Record> record = parse_record(line)) {
+      if (std::optional<observe::Record> record = observe::parse_record(line)) {
         metrics.records.push_back(std::move(*record));
       } else {
         ++metrics.skipped;

@@ -9,7 +9,7 @@
 #include "read_metrics.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::observe {
 namespace {
 
 using testing::read_metrics;
@@ -134,4 +134,4 @@ TEST(RunLog, tags) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -9,7 +9,7 @@
 #include "observe/metrics.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -193,4 +193,4 @@ TEST(RunReader, RunDirectoryWithSeveralRanks) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::observe

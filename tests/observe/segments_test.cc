@@ -19,7 +19,7 @@
 #include "read_metrics.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::observe {
 namespace {
 
 namespace fs = std::filesystem;
@@ -376,4 +376,4 @@ TEST(Segments, a_hundred_thousand_windows_are_read_at_once) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::observe {
 namespace {
 
 std::string hex(std::string_view bytes) {
@@ -85,4 +85,4 @@ TEST(TensorBoard, says_where_it_cannot_write) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::observe

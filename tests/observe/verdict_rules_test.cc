@@ -8,7 +8,7 @@
 #include "figure_of.h"
 #include "observe/verdicts/facts.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -49,8 +49,10 @@ TEST(VerdictRules, HowLong) {
 }
 
 TEST(VerdictRules, StepTime) {
-  StepTimes t{.records = 19, .sums = {.steps = 100, .compute_seconds = 81, .data_seconds = 9, .validation_seconds = 5,
-                                       .checkpoint_seconds = 5}};
+  StepTimes t{
+      .records = 19,
+      .sums = {
+          .steps = 100, .compute_seconds = 81, .data_seconds = 9, .validation_seconds = 5, .checkpoint_seconds = 5}};
   EXPECT_EQ(step_time({}).label, "empty");
   EXPECT_EQ(step_time(t).label, "steady");
   EXPECT_EQ(step_time(t).confidence, Confidence::medium);
@@ -328,4 +330,4 @@ TEST(VerdictRules, TrainingSet) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::observe

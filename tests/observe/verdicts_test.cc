@@ -11,7 +11,7 @@
 #include "made_run.h"
 #include "observe/verdicts/facts.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -359,4 +359,4 @@ TEST(Verdicts, HugeNumbersAreNotBelieved) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::observe

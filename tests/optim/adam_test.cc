@@ -9,7 +9,7 @@
 
 #include "compare.h"
 
-namespace tandem {
+namespace tandem::optim {
 namespace {
 
 constexpr int64_t kSize = 1003;
@@ -17,7 +17,7 @@ constexpr int64_t kSize = 1003;
 // PyTorch's formula in double.
 struct Reference {
   std::vector<double> w, m, v, average;
-  AdamSettings settings;
+  backend::AdamSettings settings;
   double max_norm = 0;
   double average_decay = 0;
   int64_t t = 0;
@@ -50,7 +50,7 @@ struct Reference {
 };
 
 struct Fixture {
-  Fixture(const AdamSettings& settings, float max_norm, float decay)
+  Fixture(const backend::AdamSettings& settings, float max_norm, float decay)
       : adam(*backend, kSize, {settings, max_norm, decay}), w(kSize), average(kSize), g(kSize) {
     testing::fill_random(std::span(w), 1);
     average = w;
@@ -64,10 +64,10 @@ struct Fixture {
                  0};
   }
 
-  UpdateState step(double rate) {
+  backend::UpdateState step(double rate) {
     state.learning_rate = static_cast<float>(rate);
     const View sum = host_view(&squares, 1, 1);
-    backend->run(op::SumOfSquares{.sum = sum, .x = view(g)});
+    backend->run(backend::op::SumOfSquares{.sum = sum, .x = view(g)});
     adam.prepare(&update, sum);
     adam.update({view(w), {}, view(average), view(g)}, 0, &state, &update);
     return update;
@@ -75,21 +75,21 @@ struct Fixture {
 
   static View view(std::vector<float>& values) { return host_view(values.data(), 1, kSize); }
 
-  std::unique_ptr<Backend> backend = make_cpu_backend(2);
+  std::unique_ptr<backend::Backend> backend = backend::make_cpu_backend(2);
   Adam adam;
   std::vector<float> w, average, g;
   double squares = 0;
-  StepState state;
-  UpdateState update;
+  backend::StepState state;
+  backend::UpdateState update;
   Reference reference;
 };
 
-void compare_updates(const AdamSettings& settings, float max_norm) {
+void compare_updates(const backend::AdamSettings& settings, float max_norm) {
   Fixture f(settings, max_norm, 0.5F);
   for (uint32_t step = 1; step <= 12; ++step) {
     testing::fill_random(std::span(f.g), step + 100);
     const double rate = 1e-2 / step;
-    const UpdateState norm = f.step(rate);
+    const backend::UpdateState norm = f.step(rate);
     const double expected = f.reference.step(f.g, rate);
     ASSERT_NEAR(norm.norm, expected, 1e-6 * expected);
     ASSERT_EQ(norm.finite, 1U);
@@ -144,20 +144,20 @@ TEST(Adam, a_gradient_that_is_not_finite_changes_nothing) {
 }
 
 TEST(Adam, sizes_must_fit) {
-  const auto backend = make_cpu_backend(1);
+  const auto backend = backend::make_cpu_backend(1);
   Adam adam(*backend, 8, {});
   std::vector<float> w(8), g(7);
-  StepState state;
-  UpdateState update;
+  backend::StepState state;
+  backend::UpdateState update;
   const View weights = host_view(w.data(), 1, 8), gradients = host_view(g.data(), 1, 7);
   EXPECT_THROW(adam.update({weights, {}, {}, gradients}, 0, &state, &update), Error);
   EXPECT_THROW(adam.update({weights, {}, {}, weights}, 1, &state, &update), Error);  // past the moments' end
 }
 
 TEST(Adam, its_slots_are_the_moments_and_its_name_decides_how_weights_decay) {
-  const auto backend = make_cpu_backend(1);
-  const UpdateState update{.norm = 1, .updates = 1, .bias_correction1 = 0.1F, .bias_correction2 = 0.001F};
-  const StepState state{.learning_rate = 0.5F};
+  const auto backend = backend::make_cpu_backend(1);
+  const backend::UpdateState update{.norm = 1, .updates = 1, .bias_correction1 = 0.1F, .bias_correction2 = 0.001F};
+  const backend::StepState state{.learning_rate = 0.5F};
   std::vector<float> weights{2}, gradients{0};
   for (const auto& [name, decoupled] : {std::pair(OptimizerName::adam, false), std::pair(OptimizerName::adamw, true)}) {
     const auto optimizer = make_optimizer(name, *backend, 1, {.adam = {.weight_decay = 0.25F}});
@@ -173,4 +173,4 @@ TEST(Adam, its_slots_are_the_moments_and_its_name_decides_how_weights_decay) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::optim

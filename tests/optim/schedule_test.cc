@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tandem {
+namespace tandem::optim {
 namespace {
 
 void expect_rate(const ScheduleConfig& config, int64_t step, double expected) {
@@ -168,4 +168,4 @@ TEST(Schedule, explains_itself_with_numbers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::optim

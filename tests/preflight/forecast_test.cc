@@ -6,7 +6,7 @@
 #include "preflight/measurements.h"
 #include "preflight/prediction.h"
 
-namespace tandem {
+namespace tandem::preflight {
 namespace {
 
 // Forward 1 s, backward 2 s with a message of 10 MB at 1.5, 2 and 3 s, update 0.5 s.
@@ -112,7 +112,7 @@ Measurements two_hosts(double link, double sums) {
 }
 
 TEST(Prediction, NamesTheBottleneckAndWhatHelps) {
-  TrainConfig config;
+  train::TrainConfig config;
   config.stop.max_steps = 3600;
   const Prediction slow = predict(two_hosts(12e6, 11.5e6), config, 2.0);
   EXPECT_EQ(slow.bottleneck, "network") << slow.sentence;
@@ -170,4 +170,4 @@ TEST(Measurements, TravelAsText) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::preflight

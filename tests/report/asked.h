@@ -11,15 +11,16 @@ namespace tandem::testing {
 
 struct Asked {
   std::string label, answer;
-  Confidence confidence = Confidence::low;
-  Verdict verdict;
+  observe::Confidence confidence = observe::Confidence::low;
+  observe::Verdict verdict;
   double figure(const std::string& name) const { return figure_of(verdict, name); }
 };
 
-inline Asked ask(const std::string& key, const RunData& run, const RunPlan& plan = {},
-                 const CheckpointFacts& checkpoint = {}, double now = 0, double price = 0) {
-  const std::vector<Answer> answers = answers_to(facts_of(run, plan, checkpoint, now, price));
-  const Answer& answer = *std::find_if(answers.begin(), answers.end(), [&](const Answer& a) { return a.key == key; });
+inline Asked ask(const std::string& key, const observe::RunData& run, const observe::RunPlan& plan = {},
+                 const observe::CheckpointFacts& checkpoint = {}, double now = 0, double price = 0) {
+  const std::vector<report::Answer> answers = report::answers_to(observe::facts_of(run, plan, checkpoint, now, price));
+  const report::Answer& answer =
+      *std::find_if(answers.begin(), answers.end(), [&](const report::Answer& a) { return a.key == key; });
   return {answer.verdict.label, answer.text, answer.verdict.confidence, answer.verdict};
 }
 

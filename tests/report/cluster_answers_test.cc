@@ -9,7 +9,7 @@
 #include "core/units.h"
 #include "observe/made_cluster.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -55,7 +55,7 @@ void set_wait(MadeCluster& m, double share) {
 struct Case {
   std::string name;
   const char* key;
-  std::function<RunData(Draw&, uint64_t)> run;
+  std::function<observe::RunData(Draw&, uint64_t)> run;
   std::string label;
   std::string says;  // a part of the answer
 };
@@ -65,7 +65,7 @@ void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 using Change = std::function<void(MadeCluster&, Draw&)>;
 
 // Any sizes, changed.
-std::function<RunData(Draw&, uint64_t)> with(const Change& change) {
+std::function<observe::RunData(Draw&, uint64_t)> with(const Change& change) {
   return [change](Draw& draw, uint64_t seed) {
     MadeCluster m = any(draw);
     change(m, draw);
@@ -74,7 +74,7 @@ std::function<RunData(Draw&, uint64_t)> with(const Change& change) {
 }
 
 // A port of `bits`, at what TCP moves over it, with so little compute that it decides.
-Change port(double bits, double stated = kUnknown) {
+Change port(double bits, double stated = observe::kUnknown) {
   return [bits, stated](MadeCluster& m, Draw& draw) {
     m.link = bits / 8 * draw.uniform(0.84, 0.97);
     m.stated_bits = stated;
@@ -132,11 +132,11 @@ std::vector<Case> network_cases() {
          MadeCluster slow = any(draw), fast = slow;
          port(100e6)(slow, draw);
          fast.link = 1e12;
-         RunData run = slow.make(seed), later = fast.make(seed + 1, run.ranks[0].train.back().time + 100);
+         observe::RunData run = slow.make(seed), later = fast.make(seed + 1, run.ranks[0].train.back().time + 100);
          const int64_t done = run.main().last_step();
          for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
            later.ranks[rank].setups[0].step = done;
-           for (TrainPoint& point : later.ranks[rank].train) {
+           for (observe::TrainPoint& point : later.ranks[rank].train) {
              point.step += done;
            }
            const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
@@ -151,8 +151,8 @@ std::vector<Case> network_cases() {
        [](Draw& draw, uint64_t seed) {
          MadeCluster m = any(draw);
          set_wait(m, 0.7);
-         RunData run = m.make(seed);
-         for (RankMetrics& metrics : run.ranks) {
+         observe::RunData run = m.make(seed);
+         for (observe::RankMetrics& metrics : run.ranks) {
            metrics.setups[0].node = 0;
          }
          return run;
@@ -162,8 +162,8 @@ std::vector<Case> network_cases() {
        [](Draw& draw, uint64_t seed) {
          MadeCluster m = any(draw);
          port(1e9)(m, draw);
-         RunData run = m.make(seed);
-         for (RankMetrics& metrics : run.ranks) {
+         observe::RunData run = m.make(seed);
+         for (observe::RankMetrics& metrics : run.ranks) {
            metrics.setups[0].time += 1e6;
          }
          return run;
@@ -174,9 +174,9 @@ std::vector<Case> network_cases() {
          MadeCluster m = any(draw);
          m.validation = 0, m.parameters = 100e6;
          port(1e9)(m, draw);
-         RunData run = m.make(seed);
-         for (RankMetrics& metrics : run.ranks) {
-           for (ProbePoint& probe : metrics.probes) {
+         observe::RunData run = m.make(seed);
+         for (observe::RankMetrics& metrics : run.ranks) {
+           for (observe::ProbePoint& probe : metrics.probes) {
              probe.network_sent_bytes *= 3, probe.network_sent_packets *= 3;
            }
          }
@@ -187,7 +187,7 @@ std::vector<Case> network_cases() {
        [](Draw& draw, uint64_t seed) {
          MadeCluster m = any(draw);
          port(1e9)(m, draw);
-         RunData run = m.make(seed);
+         observe::RunData run = m.make(seed);
          run.ranks.resize(1);
          return run;
        },
@@ -241,8 +241,8 @@ std::vector<Case> work_cases() {
        [](Draw& draw, uint64_t seed) {
          MadeCluster m = any(draw);
          m.power_idle = m.power_full = 45, m.utilisation = 100;
-         RunData run = m.make(seed);
-         for (RankMetrics& metrics : run.ranks) {
+         observe::RunData run = m.make(seed);
+         for (observe::RankMetrics& metrics : run.ranks) {
            metrics.train.clear();
          }
          return run;
@@ -271,7 +271,7 @@ std::vector<Case> work_cases() {
        [](Draw& draw, uint64_t seed) {
          MadeCluster m = any(draw);
          m.ranks = 4, m.link = 1e13, m.slow_rank = 2, m.slow_factor = draw.uniform(1.3, 3);
-         RunData run = m.make(seed);
+         observe::RunData run = m.make(seed);
          run.ranks[3].train = run.ranks[2].train;
          return run;
        },
@@ -280,10 +280,10 @@ std::vector<Case> work_cases() {
        [](Draw& draw, uint64_t seed) {
          MadeCluster m = any(draw);
          m.ranks = 4, m.link = 1e13, m.windows = 41, m.noise = 0.01;  // the first is warm-up
-         RunData run = m.make(seed);
+         observe::RunData run = m.make(seed);
          for (size_t window = 0; window < 41; ++window) {
            for (size_t rank = 0; rank < 4; ++rank) {
-             TrainPoint& point = run.ranks[rank].train[window];
+             observe::TrainPoint& point = run.ranks[rank].train[window];
              (window % 4 == rank ? point.compute_seconds : point.communication_seconds) += m.compute * point.steps;
            }
          }
@@ -294,10 +294,10 @@ std::vector<Case> work_cases() {
        [](Draw& draw, uint64_t seed) {
          MadeCluster m = any(draw);
          m.link = 1e13;
-         RunData run = m.make(seed);
-         for (RankMetrics& metrics : run.ranks) {
+         observe::RunData run = m.make(seed);
+         for (observe::RankMetrics& metrics : run.ranks) {
            for (size_t window = 0; window < metrics.train.size() / 2; ++window) {
-             TrainPoint& point = metrics.train[window];
+             observe::TrainPoint& point = metrics.train[window];
              (metrics.rank == 1 ? point.compute_seconds : point.communication_seconds) += m.compute * point.steps;
            }
          }
@@ -308,7 +308,7 @@ std::vector<Case> work_cases() {
        [](Draw& draw, uint64_t seed) {
          MadeCluster m = any(draw);
          m.ranks = 4;
-         RunData run = m.make(seed);
+         observe::RunData run = m.make(seed);
          run.ranks.pop_back();
          return run;
        },
@@ -385,7 +385,7 @@ TEST(ClusterAnswers, RunOfTheReference) {
   EXPECT_GT(v.figure("exposed_share"), 0.95);
   EXPECT_NE(v.answer.find("MB/s (8"), std::string::npos) << v.answer;
   EXPECT_NE(v.answer.find("100 Mbit port"), std::string::npos) << v.answer;
-  EXPECT_EQ(v.confidence, Confidence::high);
+  EXPECT_EQ(v.confidence, observe::Confidence::high);
 }
 
 TEST(ClusterAnswers, WorkIsMeasuredAgainstThePeak) {
@@ -400,16 +400,16 @@ TEST(ClusterAnswers, WorkIsMeasuredAgainstThePeak) {
 TEST(ClusterAnswers, PowerIsThatOfSteps) {
   MadeCluster m;
   m.ranks = 1, m.data = 0, m.noise = 0, m.validation = 500, m.power_full = 695, m.power_limit = 700;
-  RunData run = m.make(1);
-  RankMetrics& metrics = run.ranks[0];
-  for (ProbePoint& probe : metrics.probes) {
+  observe::RunData run = m.make(1);
+  observe::RankMetrics& metrics = run.ranks[0];
+  for (observe::ProbePoint& probe : metrics.probes) {
     probe.gpu_capped_seconds = probe.seconds;
   }
-  ProbePoint starting = metrics.probes.front();
+  observe::ProbePoint starting = metrics.probes.front();
   starting.time = metrics.setups[0].time, starting.seconds = 100, starting.gpu_power_watts = 120;
   metrics.setups[0].time -= 100;
   metrics.probes.insert(metrics.probes.begin(), starting);
-  for (TrainPoint& point : metrics.train) {
+  for (observe::TrainPoint& point : metrics.train) {
     point.idle_seconds = 0.002 * point.step_seconds();
     point.rows = 50'000, point.dead_rows = 3'000;
   }
@@ -429,11 +429,11 @@ TEST(ClusterAnswers, PowerIsThatOfSteps) {
 TEST(ClusterAnswers, PowerOfAWindowWithAPauseIsNotTakenForThatOfSteps) {
   MadeCluster m;
   m.ranks = 1, m.data = 0, m.noise = 0, m.validation = 0, m.power_full = 200;
-  RunData run = m.make(1);
-  RankMetrics& metrics = run.ranks[0];
-  TrainPoint& window = metrics.train[5];
-  ProbePoint& probe = metrics.probes[5];
-  ProbePoint working = probe;
+  observe::RunData run = m.make(1);
+  observe::RankMetrics& metrics = run.ranks[0];
+  observe::TrainPoint& window = metrics.train[5];
+  observe::ProbePoint& probe = metrics.probes[5];
+  observe::ProbePoint working = probe;
   window.validation_seconds = window.compute_seconds /= 2;
   probe.seconds = working.seconds = window.compute_seconds;
   working.time -= working.seconds;
@@ -446,8 +446,8 @@ TEST(ClusterAnswers, PowerOfAWindowWithAPauseIsNotTakenForThatOfSteps) {
 TEST(ClusterAnswers, PowerWithoutAProbeOfStepsAlone) {
   MadeCluster m;
   m.ranks = 1, m.data = 0, m.noise = 0, m.validation = 0, m.power_full = 200;
-  RunData run = m.make(1);
-  for (TrainPoint& point : run.ranks[0].train) {
+  observe::RunData run = m.make(1);
+  for (observe::TrainPoint& point : run.ranks[0].train) {
     point.validation_seconds = 0.2 * point.step_seconds();
     point.compute_seconds *= 0.8;
   }
@@ -455,17 +455,17 @@ TEST(ClusterAnswers, PowerWithoutAProbeOfStepsAlone) {
 }
 
 TEST(ClusterAnswers, TheFirstWindowIsWarmUp) {
-  RunData run = MadeCluster{.ranks = 2, .link = 1e13}.make(1);
+  observe::RunData run = MadeCluster{.ranks = 2, .link = 1e13}.make(1);
   const double before = ask("network", run).figure("step");
-  for (RankMetrics& metrics : run.ranks) {
+  for (observe::RankMetrics& metrics : run.ranks) {
     metrics.train.front().communication_seconds += 1e5;
   }
   EXPECT_DOUBLE_EQ(ask("network", run).figure("step"), before);
 }
 
 TEST(ClusterAnswers, RanksThatShareAHostHaveOneLink) {
-  RunData run = MadeCluster{.ranks = 4, .link = 125e6}.make(1);
-  for (RankMetrics& metrics : run.ranks) {
+  observe::RunData run = MadeCluster{.ranks = 4, .link = 125e6}.make(1);
+  for (observe::RankMetrics& metrics : run.ranks) {
     metrics.setups[0].node = metrics.rank / 2;
   }
   EXPECT_TRUE(std::isnan(ask("network", run).figure("interface_payload_over_planned")));
@@ -484,14 +484,14 @@ TEST(Units, HaveTheirNames) {
   EXPECT_EQ(percent_text(0.54), "54 %");
   EXPECT_EQ(seconds_text(0.0123), "12.3 ms");
   EXPECT_EQ(seconds_text(1.713), "1.71 s");
-  EXPECT_EQ(port_speed(84e6), 100e6);
-  EXPECT_EQ(port_speed(940e6), 1e9);
-  EXPECT_EQ(port_speed(1.6e9), 2.5e9);
-  for (const double bad : {kUnknown, std::numeric_limits<double>::infinity()}) {
+  EXPECT_EQ(observe::port_speed(84e6), 100e6);
+  EXPECT_EQ(observe::port_speed(940e6), 1e9);
+  EXPECT_EQ(observe::port_speed(1.6e9), 2.5e9);
+  for (const double bad : {observe::kUnknown, std::numeric_limits<double>::infinity()}) {
     EXPECT_EQ((rate_text(bad) + size_text(bad) + percent_text(bad) + seconds_text(bad)).find("nan"), std::string::npos);
   }
 }
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

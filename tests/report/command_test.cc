@@ -12,7 +12,7 @@
 #include "observe/metrics.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -30,7 +30,7 @@ class ReportCommand : public ::testing::Test {
 
   void append(const std::string& run, int64_t step) const {
     fs::create_directories(directory_ / run / "metrics");
-    Record record{.kind = "train", .step = step, .time = 1.7e9 + static_cast<double>(step)};
+    observe::Record record{.kind = "train", .step = step, .time = 1.7e9 + static_cast<double>(step)};
     record.add("nll", 2.0).add("loss", 3.0).add("compute_seconds", 1.0).add("steps_per_second", 10.0);
     std::ofstream(directory_ / run / "metrics" / "0.jsonl", std::ios::app) << to_json(record) << "\n";
   }
@@ -106,4 +106,4 @@ TEST_F(ReportCommand, WatchTellsOfANewRecordAndEndsOnASignal) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

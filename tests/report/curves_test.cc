@@ -8,17 +8,17 @@
 #include "observe/made_run.h"
 #include "report/thinned.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
-constexpr Curve<TrainPoint> kNll = {"nll", [](const TrainPoint& p) { return p.nll; },
-                                    [](const TrainPoint& p) { return p.steps; }};
+constexpr Curve<observe::TrainPoint> kNll = {"nll", [](const observe::TrainPoint& p) { return p.nll; },
+                                             [](const observe::TrainPoint& p) { return p.steps; }};
 
-std::vector<TrainPoint> points(const std::vector<std::pair<double, double>>& nll_and_steps) {
-  std::vector<TrainPoint> all;
+std::vector<observe::TrainPoint> points(const std::vector<std::pair<double, double>>& nll_and_steps) {
+  std::vector<observe::TrainPoint> all;
   for (const auto& [nll, steps] : nll_and_steps) {
-    TrainPoint point;
+    observe::TrainPoint point;
     point.step = static_cast<int64_t>(all.size()) + 1;
     point.nll = nll;
     point.steps = steps;
@@ -39,7 +39,7 @@ TEST(Thinned, KeepsMeanLeastAndGreatest) {
 
 TEST(Thinned, LeavesOutWhatIsNotFinite) {
   const double infinite = std::numeric_limits<double>::infinity();
-  const Column column = thinned(kNll, points({{kUnknown, 1}, {4, 2}, {infinite, 1}, {-infinite, 1}}), 2);
+  const Column column = thinned(kNll, points({{observe::kUnknown, 1}, {4, 2}, {infinite, 1}, {-infinite, 1}}), 2);
   ASSERT_EQ(column.mean.size(), 2U);
   EXPECT_DOUBLE_EQ(column.mean[0], 4);
   EXPECT_TRUE(std::isnan(column.mean[1]));
@@ -53,8 +53,8 @@ TEST(Thinned, FewPointsStayAsTheyAre) {
 }
 
 TEST(Curves, BleuHasItsInterval) {
-  RunData run = testing::MadeRun{}.make(1);
-  std::vector<ValidPoint>& valid = run.ranks[0].valid;
+  observe::RunData run = testing::MadeRun{}.make(1);
+  std::vector<observe::ValidPoint>& valid = run.ranks[0].valid;
   const auto bleu = [&](size_t most) {
     const Curves curves = curves_of(run, {}, most);
     const auto& columns = curves.tables[1].columns;
@@ -103,7 +103,7 @@ TEST(Curves, OnlyWhatHasPointsIsACurve) {
 }
 
 TEST(Curves, PlannedRateStandsBesideTheApplied) {
-  RunPlan plan;
+  observe::RunPlan plan;
   plan.rate_at = [](int64_t step) { return 1e-6 * static_cast<double>(step); };
   const Curves curves = curves_of(testing::MadeRun{}.make(1), plan, 1000);
   ASSERT_EQ(chart_of(curves, "learning_rate")->lines.size(), 2U);
@@ -113,11 +113,11 @@ TEST(Curves, PlannedRateStandsBesideTheApplied) {
 }
 
 TEST(Curves, EveryRankHasItsOwnAndProbesLieBetweenSteps) {
-  RunData run = testing::MadeRun{}.make(1);
-  RankMetrics second = run.ranks[0];
+  observe::RunData run = testing::MadeRun{}.make(1);
+  observe::RankMetrics second = run.ranks[0];
   second.rank = 1;
-  const std::vector<TrainPoint> train = run.ranks[0].train;
-  ProbePoint probe;
+  const std::vector<observe::TrainPoint> train = run.ranks[0].train;
+  observe::ProbePoint probe;
   probe.time = (train[3].time + train[4].time) / 2;
   probe.seconds = 10;
   probe.gpu_power_watts = 45;
@@ -143,4 +143,4 @@ TEST(Curves, EveryRankHasItsOwnAndProbesLieBetweenSteps) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

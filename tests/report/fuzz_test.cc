@@ -12,7 +12,7 @@
 #include "report/readable.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -52,7 +52,7 @@ TEST(ReportFuzz, DamagedMetricsMakeWholeReports) {
     for (const char* name : {"0.jsonl", "1.jsonl"}) {
       std::ofstream(directory / "metrics" / name, std::ios::binary) << damaged(random);
     }
-    const RunReport report = make_report(read_run(directory.path()), {}, {}, 1.7e9, 1);
+    const RunReport report = make_report(observe::read_run(directory.path()), {}, {}, 1.7e9, 1);
     const nlohmann::json json = nlohmann::json::parse(to_json(report), nullptr, false);
     ASSERT_TRUE(json.is_object()) << "round " << round;
     const std::string page = to_html(std::span(&report, 1));
@@ -66,4 +66,4 @@ TEST(ReportFuzz, DamagedMetricsMakeWholeReports) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -16,7 +16,7 @@
 #include "report/answers.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -115,8 +115,8 @@ const char* const kKinds[] = {"train", "train", "train",  "valid", "probe",
                               "probe", "setup", "sample", "event", "other"};
 
 // Anything at all, in the form of a record.
-Record any_record(Random& random, int64_t step, double time) {
-  Record record{.kind = kKinds[random() % std::size(kKinds)], .step = step, .time = time};
+observe::Record any_record(Random& random, int64_t step, double time) {
+  observe::Record record{.kind = kKinds[random() % std::size(kKinds)], .step = step, .time = time};
   const uint64_t sparse = 1 + random() % 8;
   for (const char* name : kNumbers) {
     if (random() % sparse == 0) {
@@ -140,7 +140,7 @@ std::string sound_run(Random& random, int rank, int ranks) {
     const int64_t step = 10 * window;
     const double time = 1.7e9 + 5.0 * window;
     if (window == 0) {
-      lines += to_json(Record{.kind = "setup", .step = 0, .time = time}
+      lines += to_json(observe::Record{.kind = "setup", .step = 0, .time = time}
                            .add("schema", 1)
                            .add("rank", rank)
                            .add("ranks", ranks)
@@ -153,7 +153,7 @@ std::string sound_run(Random& random, int rank, int ranks) {
                "\n";
       continue;
     }
-    lines += to_json(Record{.kind = "train", .step = step, .time = time}
+    lines += to_json(observe::Record{.kind = "train", .step = step, .time = time}
                          .add("steps", 10)
                          .add("step_seconds", value(9))
                          .add("loss", value(4))
@@ -171,7 +171,7 @@ std::string sound_run(Random& random, int rank, int ranks) {
                          .add("flops", value(1e13))
                          .add("elapsed_seconds", 5.0 * window)) +
              "\n";
-    lines += to_json(Record{.kind = "probe", .step = step, .time = time + 1}
+    lines += to_json(observe::Record{.kind = "probe", .step = step, .time = time + 1}
                          .add("seconds", 5)
                          .add("gpu_power_watts", value(250))
                          .add("gpu_power_limit_watts", 250)
@@ -183,7 +183,7 @@ std::string sound_run(Random& random, int rank, int ranks) {
                          .add("disk_total_bytes", 1e11)) +
              "\n";
     if (window % 3 == 0) {
-      lines += to_json(Record{.kind = "valid", .step = step, .time = time + 2}
+      lines += to_json(observe::Record{.kind = "valid", .step = step, .time = time + 2}
                            .add("nll", value(3))
                            .add("train_nll", value(3))
                            .add("bleu", value(30))
@@ -231,24 +231,24 @@ std::string damaged(Random& random, std::string lines) {
   return lines;
 }
 
-RunData hostile_run(Random& random, const fs::path& directory) {
+observe::RunData hostile_run(Random& random, const fs::path& directory) {
   fs::create_directories(directory / "metrics");
   const int ranks = 1 + static_cast<int>(random() % 4);
   for (int rank = 0; rank < ranks; ++rank) {
     const fs::path active = directory / "metrics" / fmt::format("{}.jsonl", rank);
     for (uint64_t part = random() % 3; part > 0; --part) {
       const auto first = static_cast<int64_t>(1 + random() % 4), last = first + static_cast<int64_t>(random() % 4);
-      std::ofstream(segment_path(active, first, last), std::ios::binary)
+      std::ofstream(observe::segment_path(active, first, last), std::ios::binary)
           << damaged(random, sound_run(random, rank, ranks));
     }
     const std::string lines = sound_run(random, rank, ranks);
     std::ofstream(active, std::ios::binary) << (random() % 8 == 0 ? lines : damaged(random, lines));
   }
-  return read_run(directory);
+  return observe::read_run(directory);
 }
 
-CheckpointFacts hostile_facts(Random& random) {
-  CheckpointFacts facts;
+observe::CheckpointFacts hostile_facts(Random& random) {
+  observe::CheckpointFacts facts;
   facts.step = static_cast<int64_t>(random() % 100) - 10, facts.parameters = number(random);
   for (uint64_t i = random() % 4; i > 0; --i) {
     facts.files.push_back({text(random), text(random), text(random), std::fabs(number(random)), random() % 2 == 0});
@@ -258,8 +258,8 @@ CheckpointFacts hostile_facts(Random& random) {
   return facts;
 }
 
-PreparedStats hostile_stats(Random& random) {
-  PreparedStats stats;
+observe::PreparedStats hostile_stats(Random& random) {
+  observe::PreparedStats stats;
   stats.raw_pairs = number(random), stats.train_pairs = number(random);
   stats.copies = std::max(1.0, number(random));
   stats.dropped = {{text(random), number(random)}};
@@ -276,29 +276,30 @@ bool says_no_number(const std::string& answer) {
 void check_one(uint64_t seed) {
   Random random(seed);
   const testing::TemporaryDirectory directory(testing::memory_directory());
-  RunData run = hostile_run(random, directory.path());
+  observe::RunData run = hostile_run(random, directory.path());
   if (random() % 2 == 0) {
     run.stats = hostile_stats(random);
   }
-  RunPlan plan{.max_steps = static_cast<int64_t>(random() % 100000),
-               .max_epochs = random() % 3 == 0 ? 5.0 : 0.0,
-               .schedule = "",
-               .rate_at = {}};
+  observe::RunPlan plan{.max_steps = static_cast<int64_t>(random() % 100000),
+                        .max_epochs = random() % 3 == 0 ? 5.0 : 0.0,
+                        .schedule = "",
+                        .rate_at = {}};
   if (random() % 2 == 0) {
     plan.schedule = "fixed", plan.rate_at = [](int64_t) { return 1e-3; };
   }
   const double now = random() % 2 == 0 ? 0 : 1.7e9 + static_cast<double>(random() % 100000);
-  for (const Answer& v : answers_to(facts_of(run, plan, hostile_facts(random), now, random() % 2 == 0 ? 0 : 3.5))) {
+  for (const Answer& v :
+       answers_to(observe::facts_of(run, plan, hostile_facts(random), now, random() % 2 == 0 ? 0 : 3.5))) {
     ASSERT_FALSE(v.text.empty() || v.verdict.label.empty()) << "seed " << seed << " " << v.key;
     ASSERT_FALSE(says_no_number(v.text)) << "seed " << seed << " " << v.key << ": " << v.text.substr(0, 1000);
     ASSERT_LT(v.text.size(), 40'000U) << "seed " << seed << " " << v.key;
   }
   // The trainer that goes on from there.
-  MetricsWriter writer(directory / "metrics/0.jsonl", static_cast<int64_t>(random() % 500) - 1, 4096);
+  observe::MetricsWriter writer(directory / "metrics/0.jsonl", static_cast<int64_t>(random() % 500) - 1, 4096);
   for (int64_t step = 500; step < 520; ++step) {
     writer.write(any_record(random, step, 1.8e9));
   }
-  read_rank(directory / "metrics/0.jsonl");
+  observe::read_rank(directory / "metrics/0.jsonl");
 }
 
 TEST(HostileMetrics, NeverBreakAnAnswer) {
@@ -323,20 +324,20 @@ TEST(HostileMetrics, TimeThatIsNone) {
          << "\n";
   }
   file.close();
-  for (const Answer& v : answers_to(facts_of(read_run(directory.path()), {}, {}, 1.8e9, 0))) {
+  for (const Answer& v : answers_to(observe::facts_of(observe::read_run(directory.path()), {}, {}, 1.8e9, 0))) {
     EXPECT_FALSE(says_no_number(v.text)) << v.text;
   }
 }
 
 // Steps from 0 on, a change of pace, and nothing that says when the run began.
 TEST(HostileMetrics, NoStart) {
-  RunData run = testing::MadeRun{}.make(1);
-  RankMetrics& m = run.ranks[0];
+  observe::RunData run = testing::MadeRun{}.make(1);
+  observe::RankMetrics& m = run.ranks[0];
   m.setups.clear();
   m.train.front().step = 0;
   m.train.front().compute_seconds *= 1000;
   EXPECT_EQ(m.since_start().size(), m.train.size());
-  for (const Answer& v : answers_to(facts_of(run, {}, {}, 0, 0))) {
+  for (const Answer& v : answers_to(observe::facts_of(run, {}, {}, 0, 0))) {
     EXPECT_FALSE(v.text.empty()) << v.key;
   }
 }
@@ -344,7 +345,7 @@ TEST(HostileMetrics, NoStart) {
 TEST(HostileMetrics, RandomDamageOfAnyCharacter) {
   std::string whole;
   for (int i = 1; i <= 30; ++i) {
-    whole += to_json(Record{.kind = "train", .step = i * 100, .time = 2.0 * i}
+    whole += to_json(observe::Record{.kind = "train", .step = i * 100, .time = 2.0 * i}
                          .add("loss", 3)
                          .add("nll", 2)
                          .add("steps_per_second", 10)
@@ -354,7 +355,7 @@ TEST(HostileMetrics, RandomDamageOfAnyCharacter) {
                          .add("data_seconds", 1)
                          .add("elapsed_seconds", 10.0 * i)) +
              "\n";
-    whole += to_json(Record{.kind = "valid", .step = i * 100, .time = 2.0 * i + 1}
+    whole += to_json(observe::Record{.kind = "valid", .step = i * 100, .time = 2.0 * i + 1}
                          .add("nll", 2 + 1.0 / i)
                          .add("train_nll", 1.9 + 1.0 / i)
                          .add("bleu", 20)
@@ -371,9 +372,10 @@ TEST(HostileMetrics, RandomDamageOfAnyCharacter) {
           seed % 2 == 0 ? static_cast<char>(random()) : "0123456789e-\"{}\n,:"[random() % 18];
     }
     std::ofstream(directory / "0.jsonl", std::ios::binary | std::ios::trunc) << text;
-    RunData run;
-    run.ranks.push_back(read_rank(directory / "0.jsonl"));
-    for (const Answer& v : answers_to(facts_of(run, {.max_steps = 5000, .schedule = "", .rate_at = {}}, {}, 100, 1))) {
+    observe::RunData run;
+    run.ranks.push_back(observe::read_rank(directory / "0.jsonl"));
+    for (const Answer& v :
+         answers_to(observe::facts_of(run, {.max_steps = 5000, .schedule = "", .rate_at = {}}, {}, 100, 1))) {
       EXPECT_FALSE(v.text.empty()) << v.key;
     }
   }
@@ -384,7 +386,7 @@ TEST(HostileMetrics, NoFileNoLineNoRecord) {
   fs::create_directories(directory / "metrics");
   for (const char* content : {"", "\n\n\n", "{}\n", "{\"kind\":\"train\",\"step\":0,\"time\":0}"}) {
     std::ofstream(directory / "metrics/0.jsonl", std::ios::trunc) << content;
-    for (const Answer& v : answers_to(facts_of(read_run(directory.path()), {}, {}, 0, 0))) {
+    for (const Answer& v : answers_to(observe::facts_of(observe::read_run(directory.path()), {}, {}, 0, 0))) {
       EXPECT_FALSE(v.text.empty()) << v.key;
       EXPECT_FALSE(says_no_number(v.text)) << v.key << ": " << v.text.substr(0, 1000);
     }
@@ -393,4 +395,4 @@ TEST(HostileMetrics, NoFileNoLineNoRecord) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

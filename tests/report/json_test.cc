@@ -6,7 +6,7 @@
 
 #include "report/made_report.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -72,4 +72,4 @@ TEST(ReportJson, SeveralRunsShareTheNumbers) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

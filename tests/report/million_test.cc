@@ -10,7 +10,7 @@
 #include "report/run_report.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -43,16 +43,16 @@ TEST(MillionSteps, TheReportTakesSecondsAndLittleMemory) {
   std::filesystem::create_directories(directory / "metrics");
   write_metrics(directory / "metrics" / "0.jsonl");
   const auto begin = std::chrono::steady_clock::now();
-  const RunReport report = make_report(read_run(directory.path()), {}, {}, 0, 0);
+  const RunReport report = make_report(observe::read_run(directory.path()), {}, {}, 0, 0);
   write_reports(std::span(&report, 1), directory.path());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  fmt::print("{} steps: {:.2f} s, {} MB at most\n", kSteps, seconds.count(), peak_memory() / 1'000'000);
+  fmt::print("{} steps: {:.2f} s, {} MB at most\n", kSteps, seconds.count(), observe::peak_memory() / 1'000'000);
   EXPECT_EQ(report.run.main().last_step(), kSteps);
   EXPECT_LT(seconds.count(), 5);
-  EXPECT_LT(peak_memory(), 500'000'000);
+  EXPECT_LT(observe::peak_memory(), 500'000'000);
   EXPECT_LT(std::filesystem::file_size(directory / "report.html"), 2'000'000U);
 }
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

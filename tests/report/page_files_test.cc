@@ -9,7 +9,7 @@
 #include "report/made_report.h"
 #include "report/page.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -17,7 +17,7 @@ namespace {
 RunReport busy_report() {
   testing::MadeRun made{.validations = 40, .nll = testing::falling, .train_nll = testing::falling};
   made.bleu = [](double share) { return 34 * (1 - std::exp(-5 * share)); };
-  RunData run = made.make(3);
+  observe::RunData run = made.make(3);
   run.name = "runs/two-machines";
   run.config = "seed = 1\n[batch]\ntokens = 25000\n[model]\npreset = \"base\"\n";
   for (const int index : {0, 1}) {
@@ -27,25 +27,25 @@ RunReport busy_report() {
            step < 20000 ? "Das Haus ist das Haus." : "Das Haus ist klein, aber der Garten nicht."});
     }
   }
-  RankMetrics& first = run.ranks[0];
-  for (ValidPoint& v : first.valid) {
+  observe::RankMetrics& first = run.ranks[0];
+  for (observe::ValidPoint& v : first.valid) {
     v.bleu_low = v.bleu - 0.8;
     v.bleu_high = v.bleu + 0.8;
   }
   first.gpu_name = "NVIDIA H200";
-  SetupPoint setup;
+  observe::SetupPoint setup;
   setup.host = "gpu1";
   setup.precision = "bf16";
   setup.peak_flops = 7e14;
   first.setups = {setup};
-  for (TrainPoint& t : first.train) {
+  for (observe::TrainPoint& t : first.train) {
     t.communication_seconds = 0.4 * t.compute_seconds;
     t.sent_bytes = t.received_bytes = 243.5e6 * t.steps;
     t.flops = 9e12 * t.steps;
     t.gradient_norm = 0.3 + 0.1 * std::sin(static_cast<double>(t.step));
     t.peak_memory_bytes = 4e9;
     t.accuracy = 0.5;
-    ProbePoint probe;
+    observe::ProbePoint probe;
     probe.step = t.step;
     probe.time = t.time;
     probe.seconds = 10;
@@ -59,7 +59,7 @@ RunReport busy_report() {
     probe.disk_free_bytes = 8e10 - 1e5 * static_cast<double>(t.step);
     first.probes.push_back(probe);
   }
-  RankMetrics second = first;
+  observe::RankMetrics second = first;
   second.rank = 1;
   run.ranks.push_back(second);
   return make_report(std::move(run), {}, {}, 1.8e9, 0);
@@ -84,4 +84,4 @@ TEST(PageFiles, Write) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -8,7 +8,7 @@
 #include "report/made_report.h"
 #include "report/page_source.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -95,4 +95,4 @@ TEST(Page, SourcesOfThePageBuildNoMarkupFromText) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -9,7 +9,7 @@
 
 #include "report/made_report.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -52,10 +52,10 @@ TEST(Prometheus, HasTheFieldsOfTheNewestRecords) {
   const std::string text = to_prometheus(std::span(&report, 1));
   const auto value = [&](const std::string& name) {
     const size_t at = text.find("\n" + name + "{run=\"made\"} ");
-    return at == std::string::npos ? kUnknown : std::stod(text.substr(text.find("} ", at) + 2));
+    return at == std::string::npos ? observe::kUnknown : std::stod(text.substr(text.find("} ", at) + 2));
   };
-  const TrainPoint& train = report.run.main().train.back();
-  const ValidPoint& valid = report.run.main().valid.back();
+  const observe::TrainPoint& train = report.run.main().train.back();
+  const observe::ValidPoint& valid = report.run.main().valid.back();
   EXPECT_EQ(value("tandem_train_nll"), train.nll);
   EXPECT_EQ(value("tandem_learning_rate"), train.learning_rate);
   EXPECT_EQ(value("tandem_step_seconds"), train.step_seconds() / train.steps) << "a mean step";
@@ -71,4 +71,4 @@ TEST(Prometheus, HasTheFieldsOfTheNewestRecords) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

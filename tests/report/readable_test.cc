@@ -6,7 +6,7 @@
 #include "report/made_report.h"
 #include "report/text.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -59,13 +59,13 @@ TEST(Readable, SeveralRunsAreComparedFirst) {
 }
 
 TEST(Readable, TextsAreCutBetweenCharacters) {
-  EXPECT_EQ(kept_text("abc", 3), "abc");
-  EXPECT_EQ(kept_text("ab\xC3\xBC"
-                      "d",
-                      3),
+  EXPECT_EQ(observe::kept_text("abc", 3), "abc");
+  EXPECT_EQ(observe::kept_text("ab\xC3\xBC"
+                               "d",
+                               3),
             "ab...");
 }
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -4,7 +4,7 @@
 #include "asked.h"
 #include "observe/made_run.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -31,68 +31,68 @@ TEST(RunAnswers, OverfittingByNllIsNotTheBestStepWhereBleuRises) {
 
 // A rate that goes to 0 with the last step: what it brought at the end does not go on.
 TEST(RunAnswers, NoGainIsPromisedAfterTheScheduleEnds) {
-  const RunData run = MadeRun{.nll = falling, .bleu = bleu_up}.make(1);
-  const RunPlan ends{.max_steps = 20000, .schedule = "", .rate_at = [](int64_t step) {
-                       return 1e-3 * std::max(0.0, 1 - static_cast<double>(step) / 20000);
-                     }};
-  const RunPlan goes_on{.max_steps = 20000, .schedule = "", .rate_at = [](int64_t) { return 1e-3; }};
+  const observe::RunData run = MadeRun{.nll = falling, .bleu = bleu_up}.make(1);
+  const observe::RunPlan ends{.max_steps = 20000, .schedule = "", .rate_at = [](int64_t step) {
+                                return 1e-3 * std::max(0.0, 1 - static_cast<double>(step) / 20000);
+                              }};
+  const observe::RunPlan goes_on{.max_steps = 20000, .schedule = "", .rate_at = [](int64_t) { return 1e-3; }};
   EXPECT_NE(ask("trained_enough", run, ends).answer.find("expect less"), std::string::npos);
   EXPECT_EQ(ask("trained_enough", run, goes_on).answer.find("expect less"), std::string::npos);
 }
 
 TEST(RunAnswers, ValidationsWithoutALossAreNotCalledNone) {
-  RunData run = MadeRun{}.make(1);
-  for (ValidPoint& point : run.ranks[0].valid) {
-    point.nll = point.train_nll = kUnknown;
+  observe::RunData run = MadeRun{}.make(1);
+  for (observe::ValidPoint& point : run.ranks[0].valid) {
+    point.nll = point.train_nll = observe::kUnknown;
   }
   EXPECT_NE(ask("overfitting", run).answer.find("the validations have no loss"), std::string::npos);
-  for (ValidPoint& point : run.ranks[0].valid) {
+  for (observe::ValidPoint& point : run.ranks[0].valid) {
     point.bleu = 0;
   }
   EXPECT_EQ(ask("trained_enough", run).label, "too_early");
 }
 
 TEST(RunAnswers, APriceIsOfAllHosts) {
-  RunData run = MadeRun{}.make(1);
+  observe::RunData run = MadeRun{}.make(1);
   EXPECT_EQ(ask("how_long", run, {}, {}, 0, 3.6).answer.find("of all hosts"), std::string::npos);
-  SetupPoint setup;
+  observe::SetupPoint setup;
   setup.nodes = 4;
   run.ranks[0].setups = {setup};
   EXPECT_NE(ask("how_long", run, {}, {}, 0, 3.6).answer.find("at 3.6 an hour of all hosts"), std::string::npos);
 }
 
 TEST(RunAnswers, ABandThatIsNoneIsNotShown) {
-  const RunData run = MadeRun{}.make(1);
+  const observe::RunData run = MadeRun{}.make(1);
   EXPECT_EQ(ask("how_long", run, {.max_minutes = 60, .schedule = "", .rate_at = {}}, {}, 0, 0).answer.find(" to "),
             std::string::npos);
 }
 
 TEST(RunAnswers, TheScheduleIsExplained) {
-  const RunData run = MadeRun{}.make(1);
-  const RunPlan plan{.schedule = "fixed_lr: 0.001 at every step.", .rate_at = [](int64_t) { return 1e-3; }};
+  const observe::RunData run = MadeRun{}.make(1);
+  const observe::RunPlan plan{.schedule = "fixed_lr: 0.001 at every step.", .rate_at = [](int64_t) { return 1e-3; }};
   EXPECT_NE(ask("learning_rate", run, plan).answer.find("fixed_lr"), std::string::npos);
 }
 
 // Wherever the loss stops being finite, and however many windows were merged by then.
 TEST(RunAnswers, NaNIsNeverAnAnswer) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
-    RunData run = MadeRun{.nll = falling, .train_nll = falling, .bleu = bleu_up}.make(seed);
-    RankMetrics& m = run.ranks[0];
+    observe::RunData run = MadeRun{.nll = falling, .train_nll = falling, .bleu = bleu_up}.make(seed);
+    observe::RankMetrics& m = run.ranks[0];
     const size_t from = seed * 7919 % m.train.size();
     for (size_t i = from; i < m.train.size(); ++i) {
-      m.train[i].nll = m.train[i].loss = kUnknown;
+      m.train[i].nll = m.train[i].loss = observe::kUnknown;
       m.train[i].unfinite = m.train[i].records;
     }
-    for (ValidPoint& point : m.valid) {
+    for (observe::ValidPoint& point : m.valid) {
       if (point.step >= m.train[from].step) {
-        point.nll = point.train_nll = point.bleu = kUnknown;
+        point.nll = point.train_nll = point.bleu = observe::kUnknown;
       }
     }
     EXPECT_EQ(ask("nonfinite", run).label, "diverged") << seed;
-    EXPECT_EQ(finiteness_of(m).diverged_since, m.train[from].step) << seed;
+    EXPECT_EQ(observe::finiteness_of(m).diverged_since, m.train[from].step) << seed;
     EXPECT_EQ(ask("trained_enough", run).label, "diverged") << seed;
     EXPECT_EQ(ask("overfitting", run).label, "diverged") << seed;
-    for (const Answer& v : answers_to(facts_of(run, {}, {}, 0, 0))) {
+    for (const Answer& v : answers_to(observe::facts_of(run, {}, {}, 0, 0))) {
       EXPECT_EQ(v.text.find("nan"), std::string::npos) << seed << " " << v.text;
     }
   }
@@ -101,10 +101,11 @@ TEST(RunAnswers, NaNIsNeverAnAnswer) {
 // A resumed run is judged as one that was never interrupted.
 TEST(RunAnswers, AStartMoreChangesNoAnswerAboutTheModel) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
-    RunData whole = MadeRun{.nll = rises_late, .train_nll = memorises, .bleu = bleu_down}.make(seed), resumed = whole;
-    RankMetrics& m = resumed.ranks[0];
-    const TrainPoint& at = m.train[seed * 31 % m.train.size()];
-    SetupPoint first, second;
+    observe::RunData whole = MadeRun{.nll = rises_late, .train_nll = memorises, .bleu = bleu_down}.make(seed),
+                     resumed = whole;
+    observe::RankMetrics& m = resumed.ranks[0];
+    const observe::TrainPoint& at = m.train[seed * 31 % m.train.size()];
+    observe::SetupPoint first, second;
     first.time = 1.7e9, second.step = at.step, second.time = at.time + 0.01;
     m.setups = {first, second};
     EXPECT_EQ(ask("overfitting", resumed).answer, ask("overfitting", whole).answer);
@@ -119,26 +120,26 @@ TEST(RunAnswers, AStartMoreChangesNoAnswerAboutTheModel) {
 }
 
 TEST(RunAnswers, OneStepAndNothing) {
-  RunData run;
+  observe::RunData run;
   run.ranks.emplace_back();
-  for (const Answer& v : answers_to(facts_of(run, {}, {}, 0, 1))) {
+  for (const Answer& v : answers_to(observe::facts_of(run, {}, {}, 0, 1))) {
     EXPECT_FALSE(v.text.empty());
-    EXPECT_EQ(v.verdict.confidence, Confidence::low) << v.key;
+    EXPECT_EQ(v.verdict.confidence, observe::Confidence::low) << v.key;
   }
-  TrainPoint one;
+  observe::TrainPoint one;
   one.step = 1, one.steps = 1, one.compute_seconds = 0.5, one.nll = 9, one.loss = 9.5, one.elapsed_seconds = 0.5;
   run.ranks[0].train.push_back(one);
-  const RunPlan plan{.max_steps = 101, .schedule = "", .rate_at = {}};
+  const observe::RunPlan plan{.max_steps = 101, .schedule = "", .rate_at = {}};
   const Asked v = ask("how_long", run, plan, {}, 0, 0);
   EXPECT_NEAR(v.figure("seconds_left"), 50, 1e-9);
-  EXPECT_EQ(v.confidence, Confidence::low);
+  EXPECT_EQ(v.confidence, observe::Confidence::low);
   EXPECT_NEAR(ask("step_time", run).figure("mean"), 0.5, 1e-12);
   EXPECT_EQ(ask("nonfinite", run).label, "none");
 }
 
 TEST(RunAnswers, StepTimeSinceTheLastStartIsToldWhereItDiffers) {
-  RunData run = MadeRun{.step_seconds = [](double share) { return share <= 0.98 ? 0.1 : 1.0; }}.make(5);
-  SetupPoint setup;
+  observe::RunData run = MadeRun{.step_seconds = [](double share) { return share <= 0.98 ? 0.1 : 1.0; }}.make(5);
+  observe::SetupPoint setup;
   run.ranks[0].setups = {setup};
   EXPECT_EQ(ask("step_time", run).answer.find("since the last start"), std::string::npos);
   setup.step = 19600;
@@ -151,4 +152,4 @@ TEST(RunAnswers, StepTimeSinceTheLastStartIsToldWhereItDiffers) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

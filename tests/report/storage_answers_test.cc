@@ -8,7 +8,7 @@
 #include "observe/made_run.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -32,16 +32,16 @@ struct MadeDisk {
   bool ended = false;
 
   Asked of(uint64_t seed) const {
-    RunData run = MadeRun{}.make(seed);
+    observe::RunData run = MadeRun{}.make(seed);
     std::mt19937_64 random(seed);
     std::normal_distribution<double> normal;
-    RankMetrics& m = run.ranks[0];
+    observe::RankMetrics& m = run.ranks[0];
     if (ended) {
       m.events.push_back({.step = m.last_step(), .time = m.train.back().time, .event = "end", .details = "done"});
     }
     const double begin = m.train.front().time, end = m.train.back().time;
     for (int i = 0; i < points; ++i) {
-      ProbePoint p;
+      observe::ProbePoint p;
       p.time = begin + (end - begin) * i / points;
       p.seconds = (end - begin) / points;
       p.disk_total_bytes = total;
@@ -108,18 +108,18 @@ INSTANTIATE_TEST_SUITE_P(
 // A stair of checkpoints that ends where the config says, seen from halfway up.
 TEST(StorageAnswers, CheckpointsOfTheRunAreNoTrend) {
   for (const double free : {40 * kGiga, 20 * kGiga}) {
-    RunData run = MadeRun{}.make(1);
-    RankMetrics& m = run.ranks[0];
-    CheckpointFacts facts{.kept = 6, .kept_bytes = 12 * kGiga, .most_kept = 12};
+    observe::RunData run = MadeRun{}.make(1);
+    observe::RankMetrics& m = run.ranks[0];
+    observe::CheckpointFacts facts{.kept = 6, .kept_bytes = 12 * kGiga, .most_kept = 12};
     int written = 0;
-    for (TrainPoint& point : m.train) {
+    for (observe::TrainPoint& point : m.train) {
       point.checkpoint_seconds = point.step % 3000 == 0 ? 1 : 0;
       written += point.step % 3000 == 0 ? 1 : 0;
-      ProbePoint p;
+      observe::ProbePoint p;
       p.time = point.time, p.disk_total_bytes = 200 * kGiga, p.disk_free_bytes = free - 2 * kGiga * written;
       m.probes.push_back(p);
     }
-    const RunPlan plan{.max_steps = 200000, .schedule = "", .rate_at = {}};
+    const observe::RunPlan plan{.max_steps = 200000, .schedule = "", .rate_at = {}};
     EXPECT_EQ(ask("disk", run, plan).label, "filling");
     const Asked v = ask("disk", run, plan, facts);
     EXPECT_EQ(v.figure("checkpoints_to_come"), 12 * kGiga);
@@ -137,23 +137,23 @@ TEST(StorageAnswers, TimeUntilTheDiskIsFull) {
   }
 }
 
-PreparedStats made_stats(double raw, double dropped, double unknown) {
+observe::PreparedStats made_stats(double raw, double dropped, double unknown) {
   const auto side = [&](double bytes) {
-    PreparedSide s;
+    observe::PreparedSide s;
     s.raw_lines = raw, s.raw_bytes = bytes, s.cleaned_lines = raw - dropped, s.cleaned_bytes = 0.97 * bytes;
     s.cleaned_words = bytes / 6, s.encoded_lines = raw - dropped, s.encoded_bytes = bytes / 2, s.tokens = bytes / 4;
     s.vocabulary = 32768, s.unknown_percent = unknown, s.unknown_tokens = unknown / 100 * s.tokens;
     return s;
   };
-  PreparedStats stats;
+  observe::PreparedStats stats;
   stats.raw_pairs = raw, stats.train_pairs = raw - dropped;
   stats.dropped = {{"empty", dropped / 4}, {"length ratio", dropped - dropped / 4}, {"duplicate", 0}};
   stats.source = side(607e6), stats.target = side(678e6);
   return stats;
 }
 
-Asked ask_training_set(const std::optional<PreparedStats>& stats) {
-  RunData run;
+Asked ask_training_set(const std::optional<observe::PreparedStats>& stats) {
+  observe::RunData run;
   run.ranks.emplace_back();
   run.stats = stats;
   return ask("training_set", run);
@@ -173,7 +173,7 @@ TEST(StorageAnswers, TrainingSet) {
   EXPECT_NE(v.answer.find("607 MB (579 MiB)"), std::string::npos) << v.answer;
   EXPECT_NE(v.answer.find("length ratio"), std::string::npos) << v.answer;
   EXPECT_EQ(v.answer.find("duplicate"), std::string::npos) << "what dropped nothing is not named: " << v.answer;
-  PreparedStats copied = made_stats(29'000, 0, 0);
+  observe::PreparedStats copied = made_stats(29'000, 0, 0);
   copied.copies = 16;
   copied.train_pairs *= 16;
   const Asked copies = ask_training_set(copied);
@@ -183,7 +183,7 @@ TEST(StorageAnswers, TrainingSet) {
       std::string::npos)
       << copies.answer;
   EXPECT_EQ(ask_training_set(std::nullopt).label, "empty");
-  PreparedStats only_pairs;
+  observe::PreparedStats only_pairs;
   only_pairs.train_pairs = 10;
   const Asked little = ask_training_set(only_pairs);
   EXPECT_EQ(little.label, "fine");
@@ -197,7 +197,7 @@ TEST(StorageAnswers, StatsOfPrepareAreRead) {
             "source":{"raw":{"lines":100,"bytes":1000},"cleaned":{"lines":90,"bytes":900,"words":150},
                       "encoded":{"lines":90,"bytes":400,"tokens":200},"vocabulary":64,"unknown_tokens":2,"unknown_percent":1.0},
             "target":{"raw":{"bytes":-5},"unknown_percent":1e300}})";
-  const auto stats = read_stats(directory.path());
+  const auto stats = observe::read_stats(directory.path());
   ASSERT_TRUE(stats);
   EXPECT_EQ(stats->dropped, (std::vector<std::pair<std::string, double>>{{"empty", 3}, {"duplicate", 7}}));
   EXPECT_EQ(stats->valid_pairs, 5);
@@ -210,8 +210,8 @@ TEST(StorageAnswers, StatsOfPrepareAreRead) {
   EXPECT_TRUE(std::isnan(stats->target.unknown_percent));
 }
 
-CheckpointFacts made_checkpoint(double parameters) {
-  CheckpointFacts facts{.path = "runs/x/checkpoints/step-00001200", .step = 1200, .parameters = parameters};
+observe::CheckpointFacts made_checkpoint(double parameters) {
+  observe::CheckpointFacts facts{.path = "runs/x/checkpoints/step-00001200", .step = 1200, .parameters = parameters};
   facts.files = {{"model.safetensors", "weights", "the weights, f32", 4 * parameters, true},
                  {"optimizer.safetensors", "optimizer", "Adam's moments", 8 * parameters, false},
                  {"state.json", "training state", "", 900, false},
@@ -222,10 +222,10 @@ CheckpointFacts made_checkpoint(double parameters) {
 }
 
 TEST(StorageAnswers, Checkpoint) {
-  const RunData run = MadeRun{}.make(1);
+  const observe::RunData run = MadeRun{}.make(1);
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     std::mt19937_64 random(seed);
-    CheckpointFacts facts = made_checkpoint(1e6 + static_cast<double>(random() % 1'000'000'000));
+    observe::CheckpointFacts facts = made_checkpoint(1e6 + static_cast<double>(random() % 1'000'000'000));
     EXPECT_EQ(ask("checkpoint_contents", run, {}, facts).label, "complete");
     EXPECT_EQ(ask("checkpoint_size", run, {}, facts).label, "fits");
     EXPECT_NEAR(ask("checkpoint_size", run, {}, facts).figure("full") / (12 * facts.parameters), 1, 0.1);
@@ -234,7 +234,7 @@ TEST(StorageAnswers, Checkpoint) {
     facts.problems = {"model.safetensors is too short"};
     EXPECT_EQ(ask("checkpoint_contents", run, {}, facts).label, "damaged");
   }
-  const CheckpointFacts base = made_checkpoint(60'880'896);
+  const observe::CheckpointFacts base = made_checkpoint(60'880'896);
   const Asked size = ask("checkpoint_size", run, {}, base), contents = ask("checkpoint_contents", run, {}, base);
   EXPECT_NE(size.answer.find("731 MB (697 MiB) in full, of which translating needs 244 MB"), std::string::npos)
       << size.answer;
@@ -246,15 +246,15 @@ TEST(StorageAnswers, Checkpoint) {
 }
 
 TEST(StorageAnswers, FreeDiskComesFromTheProbesWhereTheFactsHaveNone) {
-  RunData run = MadeRun{}.make(1);
-  ProbePoint probe;
+  observe::RunData run = MadeRun{}.make(1);
+  observe::ProbePoint probe;
   probe.time = 1.7e9, probe.disk_free_bytes = 5e9, probe.disk_total_bytes = 1e11;
   run.ranks[0].probes.push_back(probe);
-  CheckpointFacts facts = made_checkpoint(1e8);
-  facts.disk_free_bytes = kUnknown;
+  observe::CheckpointFacts facts = made_checkpoint(1e8);
+  facts.disk_free_bytes = observe::kUnknown;
   EXPECT_EQ(ask("checkpoint_size", run, {}, facts).figure("disk_free"), 5e9);
 }
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

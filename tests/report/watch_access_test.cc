@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -48,4 +48,4 @@ TEST(WatchAccess, TokensMatchWhole) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

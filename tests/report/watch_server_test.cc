@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -202,4 +202,4 @@ TEST(WatchServer, SaysThatAPortIsTaken) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

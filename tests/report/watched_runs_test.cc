@@ -9,7 +9,7 @@
 #include "report/watch_text.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 void append(const fs::path& run, int64_t step) {
   fs::create_directories(run / "metrics");
-  Record record{.kind = "train", .step = step, .time = 1.7e9 + static_cast<double>(step)};
+  observe::Record record{.kind = "train", .step = step, .time = 1.7e9 + static_cast<double>(step)};
   record.add("nll", 2.0).add("loss", 3.0).add("compute_seconds", 1.0).add("steps_per_second", 10.0);
   std::ofstream(run / "metrics" / "0.jsonl", std::ios::app) << to_json(record) << "\n";
 }
@@ -44,7 +44,7 @@ TEST(WatchedRuns, ReadsOnlyWhatChanged) {
   std::vector<fs::path> read;
   WatchedRuns runs({directory.path()}, [&](const fs::path& run) {
     read.push_back(run);
-    return make_report(read_run(run), {}, {}, 0, 0);
+    return make_report(observe::read_run(run), {}, {}, 0, 0);
   });
   EXPECT_TRUE(runs.update(100));
   EXPECT_EQ(read.size(), 2U);
@@ -65,7 +65,8 @@ TEST(WatchedRuns, ReadsOnlyWhatChanged) {
 TEST(WatchedRuns, ARunThatGoesAwayKeepsItsLastReport) {
   const testing::TemporaryDirectory directory;
   append(directory / "a", 1);
-  WatchedRuns runs({directory.path()}, [](const fs::path& run) { return make_report(read_run(run), {}, {}, 0, 0); });
+  WatchedRuns runs({directory.path()},
+                   [](const fs::path& run) { return make_report(observe::read_run(run), {}, {}, 0, 0); });
   EXPECT_TRUE(runs.update(0));
   fs::remove_all(directory / "a");
   runs.update(20);
@@ -75,7 +76,7 @@ TEST(WatchedRuns, ARunThatGoesAwayKeepsItsLastReport) {
 TEST(WatchText, ScreensStayWithinTheWindow) {
   const testing::TemporaryDirectory directory;
   append(directory / "a", 1200);
-  const RunReport report = make_report(read_run(directory / "a"), {}, {}, 0, 0);
+  const RunReport report = make_report(observe::read_run(directory / "a"), {}, {}, 0, 0);
   const std::string line = watch_line(report);
   EXPECT_NE(line.find("step 1,200"), std::string::npos);
   EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -94,4 +95,4 @@ TEST(WatchText, ScreensStayWithinTheWindow) {
 
 }  // namespace
 
-}  // namespace tandem
+}  // namespace tandem::report

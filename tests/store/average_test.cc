@@ -9,7 +9,7 @@
 #include "temporary_directory.h"
 #include "train/config.h"
 
-namespace tandem {
+namespace tandem::store {
 namespace {
 
 namespace fs = std::filesystem;
@@ -41,7 +41,7 @@ fs::path save(const fs::path& run, int64_t step, float value, double bleu, const
   checkpoint.state.step = step;
   checkpoint.state.metrics = {{"bleu", bleu}};
   checkpoint.state.metrics_step = step;
-  checkpoint.config_toml = to_toml(parse_config("", "defaults"));
+  checkpoint.config_toml = train::to_toml(train::parse_config("", "defaults"));
   checkpoint.source_tokenizer = tokenizer;
   const View view = host_view(moments.data(), 1, parameters.flat_size());
   return save_checkpoint(run, checkpoint, parameters,
@@ -111,4 +111,4 @@ TEST(Inspect, NamesWhatIsDamaged) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::store

@@ -20,7 +20,7 @@
 #include "store/safetensors.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::store {
 namespace {
 
 namespace fs = std::filesystem;
@@ -423,4 +423,4 @@ TEST(Checkpoint, AFullDiskChangesNothing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::store

@@ -8,7 +8,7 @@
 #include "core/file.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::store {
 namespace {
 
 namespace fs = std::filesystem;
@@ -60,4 +60,4 @@ TEST(RunDirectory, StartsOverWithoutTouchingOtherFiles) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::store

@@ -11,7 +11,7 @@
 #include "core/file.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::store {
 namespace {
 
 using testing::message_of;
@@ -190,4 +190,4 @@ TEST(Safetensors, AgreesWithTheReferencePackage) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::store

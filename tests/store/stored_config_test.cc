@@ -6,7 +6,7 @@
 #include "temporary_directory.h"
 #include "train/config.h"
 
-namespace tandem {
+namespace tandem::store {
 namespace {
 
 using testing::message_of;
@@ -19,18 +19,18 @@ TEST(StoredConfig, EqualsWhatTheTrainingConfigReads) {
       {"model.dropout=0.123", "model.attention_dropout=0", "model.activation_dropout=1e-7", "model.max_length=77"},
       {"data=\"[model]\"", "run=\"a = b\"", "model.encoder_layers=3", "model.decoder_layers=2"}};
   for (const std::vector<std::string>& overrides : settings) {
-    const TrainConfig config = parse_config("", "test", overrides);
-    TrainConfig again = config;
-    again.model = read_model_config(to_toml(config), "config.toml");
-    EXPECT_EQ(to_toml(again), to_toml(config));
+    const train::TrainConfig config = train::parse_config("", "test", overrides);
+    train::TrainConfig again = config;
+    again.model = read_model_config(train::to_toml(config), "config.toml");
+    EXPECT_EQ(train::to_toml(again), train::to_toml(config));
   }
 }
 
 TEST(StoredConfig, KeysOfAnOlderVersionKeepTheirDefaults) {
-  const ModelConfig config =
+  const model::ModelConfig config =
       read_model_config("seed = 1\n\n[model]\nwidth = 64\n\n[batch]\nwidth = 7\n", "config.toml");
   EXPECT_EQ(config.width, 64);
-  EXPECT_EQ(config.heads, ModelConfig{}.heads);
+  EXPECT_EQ(config.heads, model::ModelConfig{}.heads);
 }
 
 TEST(StoredConfig, WhatIsNotKnownIsRefused) {
@@ -47,4 +47,4 @@ TEST(StoredConfig, WhatIsNotKnownIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::store

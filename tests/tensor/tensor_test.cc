@@ -8,7 +8,7 @@
 #include "tensor/arena.h"
 #include "tensor/parameters.h"
 
-namespace tandem {
+namespace tandem::inline tensor {
 namespace {
 
 Buffer host_buffer(size_t bytes) {
@@ -116,4 +116,4 @@ TEST(Parameters, LieAlignedInOneBufferAndAreFoundAgain) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::inline tensor

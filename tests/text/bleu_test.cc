@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::text {
 namespace {
 
 const std::vector<std::string> kHypotheses = {"The cat sat on the mat.", "It costs 3.5% of $1,000-2 (approx.)",
@@ -79,4 +79,4 @@ TEST(Bleu, WrongArgumentsAreExplained) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::text

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::text {
 namespace {
 
 std::string tidied(std::string line) {
@@ -59,4 +59,4 @@ TEST(Cleaning, FirstReasonThatApplies) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::text

@@ -6,7 +6,7 @@
 #include "text/chrf.h"
 #include "text/ter.h"
 
-namespace tandem {
+namespace tandem::text {
 namespace {
 
 // Statistics of a sentence of 10 to 30 words of which a share, its own quality, is right.
@@ -113,4 +113,4 @@ TEST(Resampling, OneLineAndEmptyLines) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::text

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-namespace tandem {
+namespace tandem::text {
 namespace {
 
 struct Done {
@@ -103,4 +103,4 @@ TEST_F(ScoreCommand, ExplainsWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::text

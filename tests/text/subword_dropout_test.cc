@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "text/small_model.h"
 
-namespace tandem {
+namespace tandem::text {
 namespace {
 
 using testing::nasty_lines;
@@ -149,4 +149,4 @@ TEST(SubwordDropout, RefusesModelsThatDoNotMerge) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::text

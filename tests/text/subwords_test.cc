@@ -15,7 +15,7 @@
 #include "text/small_model.h"
 #include "text/subwords_model.h"
 
-namespace tandem {
+namespace tandem::text {
 namespace {
 
 using testing::nasty_lines;
@@ -227,4 +227,4 @@ TEST(Subwords, DamagedModels) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::text

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "text/metric_edits.h"
 
-namespace tandem {
+namespace tandem::text {
 namespace {
 
 const std::vector<std::string> kHypotheses = {"The cat sat on the mat.", "It costs 3.5% of $1,000-2 (approx.)",
@@ -61,4 +61,4 @@ TEST(Ter, LongLinesTakeLinearMemory) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::text

@@ -8,7 +8,7 @@
 #include "text/metric_text.h"
 #include "text/ter.h"
 
-namespace tandem::metric {
+namespace tandem::text::metric {
 namespace {
 
 // Tokens with one space between them; code points other than ASCII are escaped.
@@ -84,4 +84,4 @@ TEST(Tokenizers, Tercom) {
 }
 
 }  // namespace
-}  // namespace tandem::metric
+}  // namespace tandem::text::metric

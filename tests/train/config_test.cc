@@ -8,7 +8,7 @@
 #include "core/file.h"
 #include "temporary_directory.h"
 
-namespace tandem {
+namespace tandem::train {
 namespace {
 
 using testing::message_of;
@@ -43,15 +43,15 @@ TEST(Config, FileThenOverrides) {
   EXPECT_EQ(config.model.encoder_layers, 4);  // from the preset
   EXPECT_EQ(config.model.width, 256);         // overrides it
   EXPECT_EQ(config.model.heads, 8);
-  EXPECT_EQ(config.model.norm, NormPlace::post);
+  EXPECT_EQ(config.model.norm, model::NormPlace::post);
   EXPECT_EQ(config.batch.tokens, 8000);
   EXPECT_EQ(config.batch.seed, 7u);
   EXPECT_EQ(config.batch.max_length, config.model.max_length);
-  EXPECT_EQ(config.schedule.policy, SchedulePolicy::poly_decay);
-  EXPECT_EQ(config.optimizer.name, OptimizerName::adamw);
+  EXPECT_EQ(config.schedule.policy, optim::SchedulePolicy::poly_decay);
+  EXPECT_EQ(config.optimizer.name, optim::OptimizerName::adamw);
   EXPECT_FLOAT_EQ(config.optimizer.adam.weight_decay, 0.01F);
   EXPECT_EQ(config.stop.max_epochs, 2);  // an integer is a number
-  EXPECT_EQ(config.stop.metric, Metric::bleu);
+  EXPECT_EQ(config.stop.metric, store::Metric::bleu);
 }
 
 // docs/config.md has a row "| `key` | `default` | meaning |" for every key.
@@ -202,4 +202,4 @@ TEST(Config, ShippedConfigsAreSound) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::train

@@ -5,11 +5,11 @@
 
 namespace tandem::testing {
 
-class FixedShape final : public ForwardingBackend {
+class FixedShape final : public backend::ForwardingBackend {
  public:
-  using ForwardingBackend::ForwardingBackend;
-  DeviceTraits traits() const override {
-    DeviceTraits traits = inner_.traits();
+  using backend::ForwardingBackend::ForwardingBackend;
+  backend::DeviceTraits traits() const override {
+    backend::DeviceTraits traits = inner_.traits();
     traits.replays = true;
     return traits;
   }

@@ -9,12 +9,12 @@
 #include "data/corpus_of.h"
 #include "train/step_bench.h"
 
-namespace tandem {
+namespace tandem::train {
 namespace {
 
 TrainConfig small_config() {
   TrainConfig config;
-  config.model = preset("tiny");
+  config.model = model::preset("tiny");
   config.model.encoder_layers = config.model.decoder_layers = 1;
   config.model.width = 16;
   config.model.heads = 2;
@@ -28,7 +28,7 @@ TrainConfig small_config() {
   return config;
 }
 
-Corpus small_corpus() {
+data::Corpus small_corpus() {
   PhiloxStream random(5, 1);
   testing::Sentences sides[2];
   for (int i = 0; i < 60; ++i) {
@@ -46,7 +46,7 @@ Corpus small_corpus() {
 std::vector<float> train(Learner& learner, int64_t steps) {
   learner.batcher().seek({});
   for (int64_t i = 0; i < steps; ++i) {
-    const TrainStep step = learner.batcher().next();
+    const data::TrainStep step = learner.batcher().next();
     learner.stepper().give(step, learner.input_of(step, i, 1e-3));
     EXPECT_EQ(learner.stepper().take().update.updates, i + 1);
   }
@@ -57,9 +57,9 @@ std::vector<float> train(Learner& learner, int64_t steps) {
 TEST(Learner, BeginsAnew) {
   TrainConfig config = small_config();
   config.optimizer.ema_decay = 0.9F;
-  const Corpus corpus = small_corpus();
-  const auto backend = make_cpu_backend(1);
-  const auto alone = make_single_communicator();
+  const data::Corpus corpus = small_corpus();
+  const auto backend = backend::make_cpu_backend(1);
+  const auto alone = dist::make_single_communicator();
   Learner learner(*backend, config, corpus, {*alone, *alone});
   learner.begin();
   const std::vector<float> first = train(learner, 3);
@@ -71,9 +71,9 @@ TEST(Learner, BeginsAnew) {
 
 TEST(Learner, ACheckpointIsTheWeightsTheirAverageAndTheSlots) {
   TrainConfig config = small_config();
-  const Corpus corpus = small_corpus();
-  const auto backend = make_cpu_backend(1);
-  const auto alone = make_single_communicator();
+  const data::Corpus corpus = small_corpus();
+  const auto backend = backend::make_cpu_backend(1);
+  const auto alone = dist::make_single_communicator();
   const Learner plain(*backend, config, corpus, {*alone, *alone});
   const auto parameters = static_cast<double>(plain.model().parameters().count());
   EXPECT_EQ(plain.checkpoint_bytes(), 3 * sizeof(float) * parameters);
@@ -82,16 +82,16 @@ TEST(Learner, ACheckpointIsTheWeightsTheirAverageAndTheSlots) {
 }
 
 // Has a little memory only.
-class SmallDevice final : public ForwardingBackend {
+class SmallDevice final : public backend::ForwardingBackend {
  public:
-  SmallDevice(Backend& inner, size_t bytes) : ForwardingBackend(inner), bytes_(bytes) {}
+  SmallDevice(backend::Backend& inner, size_t bytes) : backend::ForwardingBackend(inner), bytes_(bytes) {}
   MemorySizes memory_sizes() const override { return {.free = bytes_, .total = bytes_}; }
   Buffer allocate(size_t bytes) override {
     if (bytes > bytes_) {
-      throw OutOfMemory("no memory");
+      throw backend::OutOfMemory("no memory");
     }
     bytes_ -= bytes;
-    return ForwardingBackend::allocate(bytes);
+    return backend::ForwardingBackend::allocate(bytes);
   }
 
  private:
@@ -100,10 +100,10 @@ class SmallDevice final : public ForwardingBackend {
 
 TEST(Learner, AModelThatDoesNotFitIsOneLineWithBothFigures) {
   const TrainConfig config = small_config();
-  const Corpus corpus = small_corpus();
-  const auto backend = make_cpu_backend(1);
+  const data::Corpus corpus = small_corpus();
+  const auto backend = backend::make_cpu_backend(1);
   SmallDevice device(*backend, 20000);
-  const auto alone = make_single_communicator();
+  const auto alone = dist::make_single_communicator();
   try {
     const Learner learner(device, config, corpus, {*alone, *alone});
     FAIL() << "it fits";
@@ -116,13 +116,13 @@ TEST(Learner, AModelThatDoesNotFitIsOneLineWithBothFigures) {
 
 bool has_op(const StepBench& bench, const std::string& name) {
   return std::any_of(bench.profile.begin(), bench.profile.end(),
-                     [&name](const OpProfile& op) { return op.name.starts_with(name); });
+                     [&name](const backend::OpProfile& op) { return op.name.starts_with(name); });
 }
 
 // Moving average, clipping and the update over several ranks included.
 TEST(StepBench, TimesTheOpsThatAreTrained) {
   TrainConfig config = small_config();
-  const Corpus corpus = small_corpus();
+  const data::Corpus corpus = small_corpus();
   StepBenchOptions options;
   options.warm_up = 1;
   options.steps = 2;
@@ -139,4 +139,4 @@ TEST(StepBench, TimesTheOpsThatAreTrained) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::train

@@ -5,7 +5,7 @@
 #include "core/philox.h"
 #include "train/fixed_shape.h"
 
-namespace tandem {
+namespace tandem::train {
 namespace {
 
 using testing::FixedShape;
@@ -24,8 +24,8 @@ std::vector<Ids> sentences(uint32_t seed, size_t count, int64_t longest, int64_t
 
 // Several parts, of which the first is given op by op and the others are a recording; too long pairs are left out.
 TEST(EvaluateLoss, TheShapeDoesNotMatter) {
-  const auto cpu = make_cpu_backend(1);
-  ModelConfig config = preset("tiny");
+  const auto cpu = backend::make_cpu_backend(1);
+  model::ModelConfig config = model::preset("tiny");
   config.encoder_layers = config.decoder_layers = 1;
   config.width = 32;
   config.heads = 2;
@@ -33,8 +33,8 @@ TEST(EvaluateLoss, TheShapeDoesNotMatter) {
   config.source_vocabulary = config.target_vocabulary = 60;
   config.max_length = 40;
   const auto source = sentences(1, 700, 44, 60), target = sentences(2, 700, 44, 60);
-  const auto loss_on = [&](Backend& backend) {
-    Transformer model(backend, config);
+  const auto loss_on = [&](backend::Backend& backend) {
+    model::Transformer model(backend, config);
     const Buffer memory = cpu->allocate(static_cast<size_t>(model.parameters().flat_size()) * sizeof(float));
     const View flat = memory.view(DType::f32, 1, model.parameters().flat_size());
     initialize(flat, model.parameters(), 5);
@@ -52,4 +52,4 @@ TEST(EvaluateLoss, TheShapeDoesNotMatter) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::train

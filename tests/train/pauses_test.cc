@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::train {
 namespace {
 
 // Nothing is due but what a test asks for.
@@ -17,7 +17,7 @@ TrainConfig quiet() {
 
 TEST(Pauses, NothingIsDueWhereNothingIsAskedFor) {
   const TrainConfig config = quiet();
-  CheckpointState state;
+  store::CheckpointState state;
   state.step = 100;
   const RunClock clock{.now = 1e9};
   EXPECT_FALSE(pause_due(config, state, 100, 1e9));
@@ -30,7 +30,7 @@ TEST(Pauses, NothingIsDueWhereNothingIsAskedFor) {
 
 TEST(Pauses, GoByTheStepsThatWereGiven) {
   TrainConfig config = quiet();
-  CheckpointState state;
+  store::CheckpointState state;
   state.step = 18;  // two more are under way
   config.validation.every_steps = 10;
   EXPECT_TRUE(pause_due(config, state, 20, 0));
@@ -51,7 +51,7 @@ TEST(Pauses, GoByTheStepsThatWereGiven) {
 
 TEST(Pauses, TooManySkippedStepsAreAReason) {
   const TrainConfig config = quiet();
-  CheckpointState state;
+  store::CheckpointState state;
   state.skipped_in_a_row = config.nonfinite.max_skips - 1;
   EXPECT_FALSE(pause_due(config, state, 3, 0));
   ++state.skipped_in_a_row;
@@ -76,7 +76,7 @@ TEST(Pauses, EachPeriodOfTimeHasItsOwnBeginning) {
 TEST(Pauses, AStepIsValidatedAndSavedOnce) {
   TrainConfig config = quiet();
   config.validation.every_steps = config.checkpoint.every_steps = 10;
-  CheckpointState state;
+  store::CheckpointState state;
   state.step = 20;
   EXPECT_TRUE(validation_due(config.validation, state, {}));
   EXPECT_TRUE(checkpoint_due(config.checkpoint, state, 10, {}));
@@ -94,7 +94,7 @@ TEST(Pauses, AStepIsValidatedAndSavedOnce) {
 
 TEST(Pauses, TheFirstLimitEndsTheRun) {
   StopConfig stop{.max_steps = 100, .max_epochs = 2, .max_minutes = 5, .patience = 3};
-  CheckpointState state;
+  store::CheckpointState state;
   state.step = 99;
   state.epochs_done = 1;
   state.elapsed_seconds = 60;
@@ -113,4 +113,4 @@ TEST(Pauses, TheFirstLimitEndsTheRun) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::train

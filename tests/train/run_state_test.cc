@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::train {
 namespace {
 
-TrainStep some_step() {
-  TrainStep step;
+data::TrainStep some_step() {
+  data::TrainStep step;
   step.pairs = 3;
   step.source_tokens = 20;
   step.target_tokens = 25;
@@ -16,7 +16,7 @@ TrainStep some_step() {
 }
 
 TEST(RunState, CountsStepsAndThoseThatWereSkipped) {
-  CheckpointState state;
+  store::CheckpointState state;
   count_step(state, some_step(), {.updates = 1});
   count_step(state, some_step(), {.finite = 0, .updates = 1});
   count_step(state, some_step(), {.finite = 0, .updates = 1});
@@ -36,9 +36,9 @@ TEST(RunState, CountsStepsAndThoseThatWereSkipped) {
 }
 
 TEST(RunState, RemembersTheBestValidation) {
-  for (const Metric metric : {Metric::nll, Metric::bleu}) {
-    const double better = metric == Metric::nll ? -1 : 1;
-    CheckpointState state;
+  for (const store::Metric metric : {store::Metric::nll, store::Metric::bleu}) {
+    const double better = metric == store::Metric::nll ? -1 : 1;
+    store::CheckpointState state;
     const auto validate = [&](int64_t step, double score) {
       state.step = step;
       count_validation(state, {{name_of(metric), score}, {"other", 1}}, metric);
@@ -59,16 +59,16 @@ TEST(RunState, RemembersTheBestValidation) {
 }
 
 TEST(RunState, AValidationWithoutTheMetricIsNeitherBetterNorWorse) {
-  CheckpointState state;
+  store::CheckpointState state;
   state.step = 10;
-  count_validation(state, {{"nll", 2}}, Metric::bleu);
+  count_validation(state, {{"nll", 2}}, store::Metric::bleu);
   EXPECT_EQ(state.validations, 1);
   EXPECT_EQ(state.bad_validations, 0);
   EXPECT_FALSE(state.best_score);
 }
 
 TEST(RunState, RollingBackKeepsWhatWasLearnedFromTheFailure) {
-  CheckpointState failed, former;
+  store::CheckpointState failed, former;
   failed.step = 90;
   failed.skipped = 12;
   failed.skipped_in_a_row = 10;
@@ -79,7 +79,7 @@ TEST(RunState, RollingBackKeepsWhatWasLearnedFromTheFailure) {
   former.updates = 48;
   former.skipped = 2;
   former.elapsed_seconds = 300;
-  const CheckpointState now = rolled_back(failed, former, 0.5);
+  const store::CheckpointState now = rolled_back(failed, former, 0.5);
   EXPECT_EQ(now.step, 50);
   EXPECT_EQ(now.updates, 48);
   EXPECT_EQ(now.skipped, 12);
@@ -90,4 +90,4 @@ TEST(RunState, RollingBackKeepsWhatWasLearnedFromTheFailure) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::train

@@ -15,7 +15,7 @@
 #include "train/learner.h"
 #include "train/summed_update.h"
 
-namespace tandem {
+namespace tandem::train {
 namespace {
 
 using testing::FixedShape;
@@ -27,20 +27,20 @@ struct Setting {
   int ranks = 1;
   int64_t micro_batch = 0;
   SummedUpdateOptions update = {.bucket_bytes = 24000};
-  Tie tie = Tie::all;
-  NormPlace norm = NormPlace::pre;
+  model::Tie tie = model::Tie::all;
+  model::NormPlace norm = model::NormPlace::pre;
   bool fixed_shape = false;
   bool average = false;
   int64_t tokens = 150;
   int steps = 50;
   bool whole_preset = false;  // tiny as it is, else smaller
-  Activation activation = Activation::relu;
+  backend::Activation activation = backend::Activation::relu;
   float learning_rate = 2e-3F;  // the highest, at step 20
   int64_t part_tokens = 24;     // with f64 on the wire
 };
 
 // Preset tiny in steps of a few sentences.
-Setting preset_setting(Activation activation, DType wire) {
+Setting preset_setting(backend::Activation activation, DType wire) {
   return {.update = {.wire = wire, .bucket_bytes = 1 << 20},
           .tokens = 60,
           .whole_preset = true,
@@ -48,8 +48,8 @@ Setting preset_setting(Activation activation, DType wire) {
           .learning_rate = 1e-3F};
 }
 
-ModelConfig small_model(const Setting& setting) {
-  ModelConfig config = preset("tiny");
+model::ModelConfig small_model(const Setting& setting) {
+  model::ModelConfig config = model::preset("tiny");
   if (!setting.whole_preset) {
     config.encoder_layers = config.decoder_layers = 2;
     config.width = 24;
@@ -65,7 +65,7 @@ ModelConfig small_model(const Setting& setting) {
   return config;
 }
 
-Corpus ragged_corpus() {
+data::Corpus ragged_corpus() {
   PhiloxStream random(5, 1);
   testing::Sentences sides[2];
   for (int i = 0; i < 400; ++i) {
@@ -82,17 +82,17 @@ Corpus ragged_corpus() {
 }
 
 // Counts where relu is open: for how many tokens, [layers, feed-forward], since the last take().
-class OpenUnits final : public ForwardingBackend {
+class OpenUnits final : public backend::ForwardingBackend {
  public:
-  OpenUnits(Backend& inner, const ModelConfig& config)
-      : ForwardingBackend(inner),
+  OpenUnits(backend::Backend& inner, const model::ModelConfig& config)
+      : backend::ForwardingBackend(inner),
         width_(config.feed_forward),
         counts_(static_cast<size_t>((config.encoder_layers + config.decoder_layers) * width_)) {}
 
-  void run(const op::Any& op) override {
-    ForwardingBackend::run(op);
-    const auto* product = std::get_if<op::Linear>(&op);
-    if (product == nullptr || product->activation != Activation::relu) {
+  void run(const backend::op::Any& op) override {
+    backend::ForwardingBackend::run(op);
+    const auto* product = std::get_if<backend::op::Linear>(&op);
+    if (product == nullptr || product->activation != backend::Activation::relu) {
       return;
     }
     const View& y = product->y;
@@ -117,7 +117,7 @@ struct Outcome {
   std::vector<double> norms;
   std::vector<std::vector<int64_t>> pairs;  // of each step, in the order of the ranks
   std::vector<float> weights, average, m, v;
-  Traffic traffic, planned;
+  dist::Traffic traffic, planned;
 };
 
 TrainConfig config_of(const Setting& setting) {
@@ -141,7 +141,7 @@ MemoryPlan plan_of(const Setting& setting, int ranks) {
   plan.batch = {.tokens = setting.tokens, .max_length = kLongest, .seed = 2};
   plan.batch.capacity = {setting.micro_batch, setting.micro_batch, 0};
   plan.batch.part_tokens = setting.update.wire == DType::f64 ? setting.part_tokens : 0;
-  plan.layouts.emplace_back(MicroBatchCapacity{160, 160, 80}, kLongest, small_model(setting), ranks > 1);
+  plan.layouts.emplace_back(data::MicroBatchCapacity{160, 160, 80}, kLongest, small_model(setting), ranks > 1);
   return plan;
 }
 
@@ -150,10 +150,10 @@ std::vector<float> values_of(const View& view) {
 }
 
 // What is read from a learner, written to it again, changes nothing.
-void expect_same_state_again(Learner& learner, const CheckpointTensors& all) {
+void expect_same_state_again(Learner& learner, const store::CheckpointTensors& all) {
   HostTensors again = learner.host_tensors(HostCopy::write);
   std::vector<std::vector<float>> before;
-  const std::vector<SlotTensor> slots = again.views().slots;
+  const std::vector<store::SlotTensor> slots = again.views().slots;
   for (size_t i = 0; i < slots.size(); ++i) {
     const View own = learner.optimizer().slots()[i].view;
     before.push_back(values_of(own));
@@ -169,21 +169,21 @@ void expect_same_state_again(Learner& learner, const CheckpointTensors& all) {
 }
 
 // One rank's part; rank 0's outcome, but for `pairs`, which each rank adds to.
-Outcome train_rank(const Setting& setting, const Corpus& corpus, Communicator& communicator) {
-  const auto cpu = make_cpu_backend(1);
+Outcome train_rank(const Setting& setting, const data::Corpus& corpus, dist::Communicator& communicator) {
+  const auto cpu = backend::make_cpu_backend(1);
   OpenUnits units(*cpu, small_model(setting));
   FixedShape fixed(*cpu);
   const int ranks = communicator.size();
-  Learner learner(setting.fixed_shape ? static_cast<Backend&>(fixed) : units, config_of(setting), corpus,
+  Learner learner(setting.fixed_shape ? static_cast<backend::Backend&>(fixed) : units, config_of(setting), corpus,
                   {communicator, communicator},
                   {.plan = plan_of(setting, ranks), .whole_parameters = setting.update.whole_parameters});
   learner.begin();
   Outcome outcome;
-  const Traffic before = communicator.traffic();
+  const dist::Traffic before = communicator.traffic();
   for (int i = 0; i < setting.steps; ++i) {
-    const TrainStep step = learner.batcher().next();
+    const data::TrainStep step = learner.batcher().next();
     outcome.pairs.emplace_back();
-    for (const HostBatch& micro_batch : step.micro_batches) {
+    for (const data::HostBatch& micro_batch : step.micro_batches) {
       outcome.pairs.back().insert(outcome.pairs.back().end(), micro_batch.pairs.begin(), micro_batch.pairs.end());
     }
     StepInput input = learner.input_of(step, i, setting.learning_rate * std::min(1.0F, static_cast<float>(i + 1) / 20));
@@ -206,7 +206,7 @@ Outcome train_rank(const Setting& setting, const Corpus& corpus, Communicator& c
   outcome.traffic = {communicator.traffic().sent - before.sent, communicator.traffic().received - before.received};
   learner.update().complete(learner.weights().average());
   const HostTensors tensors = learner.host_tensors(HostCopy::read);
-  const CheckpointTensors all = tensors.views();
+  const store::CheckpointTensors all = tensors.views();
   outcome.weights = values_of(all.weights);
   outcome.average = values_of(all.ema);
   outcome.m = values_of(all.slots.at(0).view);
@@ -216,12 +216,12 @@ Outcome train_rank(const Setting& setting, const Corpus& corpus, Communicator& c
 }
 
 Outcome train(const Setting& setting) {
-  const Corpus corpus = ragged_corpus();
+  const data::Corpus corpus = ragged_corpus();
   if (setting.ranks == 1) {
-    return train_rank(setting, corpus, *make_single_communicator());
+    return train_rank(setting, corpus, *dist::make_single_communicator());
   }
   std::vector<Outcome> outcomes(static_cast<size_t>(setting.ranks));
-  testing::with_ranks(setting.ranks, [&](Communicator& communicator) {
+  testing::with_ranks(setting.ranks, [&](dist::Communicator& communicator) {
     outcomes[static_cast<size_t>(communicator.rank())] = train_rank(setting, corpus, communicator);
   });
   Outcome& first = outcomes[0];
@@ -286,7 +286,7 @@ double loss_difference(const Outcome& a, const Outcome& b, size_t begin, size_t 
 // (gelu). With relu it does until the first unit within rounding of zero flips, whose part of the gradient comes or
 // goes as a whole.
 TEST(SeveralRanks, OnlyAFlippedUnitMakesMoreThanRounding) {
-  for (const Activation activation : {Activation::gelu, Activation::relu}) {
+  for (const backend::Activation activation : {backend::Activation::gelu, backend::Activation::relu}) {
     Setting setting = preset_setting(activation, DType::f32);
     const Outcome alone = train(setting);
     EXPECT_LT(alone.losses.back(), alone.losses.front() - 0.1);
@@ -346,7 +346,7 @@ TEST(SeveralRanks, InF64TheWeightsDoNotDependOnTheNumberOfRanks) {
 }
 
 TEST(SeveralRanks, InF64APresetsWeightsDoNotDependOnTheNumberOfRanks) {
-  for (const Activation activation : {Activation::relu, Activation::gelu}) {
+  for (const backend::Activation activation : {backend::Activation::relu, backend::Activation::gelu}) {
     Setting setting = preset_setting(activation, DType::f64);
     const Outcome alone = train(setting);
     EXPECT_LT(alone.losses.back(), alone.losses.front() - 0.1);
@@ -359,8 +359,8 @@ TEST(SeveralRanks, InF64APresetsWeightsDoNotDependOnTheNumberOfRanks) {
 }
 
 TEST(SeveralRanks, InF64AnyModelAndAnyParts) {
-  for (const Tie tie : {Tie::all, Tie::output, Tie::none}) {
-    for (const NormPlace norm : {NormPlace::pre, NormPlace::post}) {
+  for (const model::Tie tie : {model::Tie::all, model::Tie::output, model::Tie::none}) {
+    for (const model::NormPlace norm : {model::NormPlace::pre, model::NormPlace::post}) {
       for (const int64_t part_tokens : {1, 7, 1000}) {  // many parts of one sentence; the least number of parts
         Setting setting{.update = {.wire = DType::f64, .bucket_bytes = 24000},
                         .tie = tie,
@@ -386,8 +386,8 @@ TEST(SeveralRanks, InF64OtherNumbersOfRanksAreNear) {
 }
 
 TEST(SeveralRanks, AnyModel) {
-  for (const Tie tie : {Tie::all, Tie::output, Tie::none}) {
-    for (const NormPlace norm : {NormPlace::pre, NormPlace::post}) {
+  for (const model::Tie tie : {model::Tie::all, model::Tie::output, model::Tie::none}) {
+    for (const model::NormPlace norm : {model::NormPlace::pre, model::NormPlace::post}) {
       Setting setting{.tie = tie, .norm = norm, .average = true, .steps = 12};
       const Outcome alone = train(setting);
       setting.ranks = 3;
@@ -462,4 +462,4 @@ TEST(SeveralRanks, BucketsOfAnySize) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::train

@@ -11,14 +11,14 @@
 #include "train/fixed_shape.h"
 #include "train/learner.h"
 
-namespace tandem {
+namespace tandem::train {
 namespace {
 
 constexpr int64_t kVocabulary = 50;
 constexpr int64_t kLongest = 20;
 
-ModelConfig small_model() {
-  ModelConfig config = preset("tiny");
+model::ModelConfig small_model() {
+  model::ModelConfig config = model::preset("tiny");
   config.encoder_layers = config.decoder_layers = 1;
   config.width = 32;
   config.heads = 2;
@@ -29,7 +29,7 @@ ModelConfig small_model() {
 }
 
 // `micro_batches` micro-batches of a few sentences each, with the first tokens' indices filled in.
-TrainStep make_step(uint32_t seed, int micro_batches) {
+data::TrainStep make_step(uint32_t seed, int micro_batches) {
   PhiloxStream random(seed, 1);
   const auto sentence = [&random] {
     std::vector<int32_t> ids(1 + random.below(kLongest - 2));
@@ -38,14 +38,14 @@ TrainStep make_step(uint32_t seed, int micro_batches) {
     }
     return ids;
   };
-  TrainStep step;
+  data::TrainStep step;
   for (int r = 0; r < micro_batches; ++r) {
     std::vector<std::vector<int32_t>> source, target;
     for (int i = 0; i < 5; ++i) {
       source.push_back(sentence());
       target.push_back(sentence());
     }
-    HostBatch batch = pack(source, target);
+    data::HostBatch batch = data::pack(source, target);
     batch.source.first = static_cast<uint32_t>(step.source_tokens);
     batch.target.first = static_cast<uint32_t>(step.target_tokens);
     step.source_tokens += static_cast<int64_t>(batch.source.tokens.size());
@@ -61,8 +61,8 @@ struct Outcome {
 };
 
 // Six steps, of one micro-batch and of two in turn.
-Outcome train(const std::vector<MicroBatchCapacity>& capacities, bool recorded) {
-  const auto cpu = make_cpu_backend(1);
+Outcome train(const std::vector<data::MicroBatchCapacity>& capacities, bool recorded) {
+  const auto cpu = backend::make_cpu_backend(1);
   testing::FixedShape fixed(*cpu);
   TrainConfig config;
   config.model = small_model();
@@ -71,18 +71,18 @@ Outcome train(const std::vector<MicroBatchCapacity>& capacities, bool recorded) 
   config.label_smoothing = 0.1F;
   MemoryPlan plan;
   plan.batch.max_length = kLongest;
-  for (const MicroBatchCapacity& capacity : capacities) {
+  for (const data::MicroBatchCapacity& capacity : capacities) {
     plan.layouts.emplace_back(capacity, kLongest, config.model);
   }
-  const Corpus corpus = testing::corpus_of({{4}}, {{5}});
-  const auto alone = make_single_communicator();
-  Learner learner(capacities.empty() ? *cpu : static_cast<Backend&>(fixed), config, corpus, {*alone, *alone},
+  const data::Corpus corpus = testing::corpus_of({{4}}, {{5}});
+  const auto alone = dist::make_single_communicator();
+  Learner learner(capacities.empty() ? *cpu : static_cast<backend::Backend&>(fixed), config, corpus, {*alone, *alone},
                   {.plan = plan});
   learner.begin();
   Stepper& stepper = learner.stepper();
   Outcome outcome;
   for (uint32_t i = 0; i < 6; ++i) {
-    const TrainStep step = make_step(i + 1, 1 + static_cast<int>(i % 2));
+    const data::TrainStep step = make_step(i + 1, 1 + static_cast<int>(i % 2));
     stepper.give(step, learner.input_of(step, i, 1e-3), recorded);
     EXPECT_EQ(stepper.under_way(), 1U);
     outcome.results.push_back(stepper.take());
@@ -116,22 +116,22 @@ TEST(Stepper, RecordedOrNotGivesTheSameBits) {
 TEST(Stepper, AMicroBatchThatIsTooLargeIsRefused) { EXPECT_THROW(train({{40, 40, 5}}, true), Error); }
 
 TEST(Stepper, ThePlanIsWhatAStepTakes) {
-  const auto backend = make_cpu_backend(1);
-  const ModelConfig config = small_model();
+  const auto backend = backend::make_cpu_backend(1);
+  const model::ModelConfig config = small_model();
   const BatchLayout layout({128, 128, 9}, kLongest, config);
   const size_t planned = planned_arena_bytes(*backend, config, DType::f32, layout);
-  const Transformer model(*backend, config);
+  const model::Transformer model(*backend, config);
   ModelState weights(*backend, model.parameters(), DType::f32, false);
   Arena arena([&](size_t bytes) { return backend->allocate(bytes); });
   arena.reserve(planned);
   std::vector<std::byte> block(layout.bytes());
-  const TrainStep step = make_step(1, 1);
+  const data::TrainStep step = make_step(1, 1);
   layout.write(block, step.micro_batches[0], step, {.state = {.loss_scale = 1}});
-  LossTotals totals;
+  backend::LossTotals totals;
   model.train(weights.weights(), weights.gradients(), layout.batch(block.data(), Memory::host), 0.1F, &totals, arena);
   EXPECT_EQ(arena.peak_bytes(), planned);
   EXPECT_EQ(arena.allocations(), 1U);
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::train

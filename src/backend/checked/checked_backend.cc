@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -208,4 +208,4 @@ void CheckedBackend::check(const Op& op) {
   ++ops_checked_;
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -4,7 +4,7 @@
 
 #include "backend/forwarding.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 class CheckedBackend final : public ForwardingBackend {
  public:
@@ -27,4 +27,4 @@ class CheckedBackend final : public ForwardingBackend {
   int64_t ops_checked_ = 0;
 };
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -6,7 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/simd.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 // The normal distribution's function, 1/2 erfc(-x / sqrt 2); f32 within about 3e-7 relative.
 inline Vec<float> normal_cdf(Vec<float> x) {
@@ -66,4 +66,4 @@ inline __attribute__((always_inline)) Vec<A> activation_slope(Vec<A> x, Activati
   return splat(A{1});
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

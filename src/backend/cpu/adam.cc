@@ -2,7 +2,7 @@
 #include "backend/cpu/rows.h"
 #include "backend/cpu/simd.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -65,4 +65,4 @@ void op::Adam::run(CpuBackend& cpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -2,7 +2,7 @@
 #include "backend/cpu/dispatch.h"
 #include "backend/cpu/simd.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 void op::AddRows::run(CpuBackend& cpu) const {
   const int32_t* id = ids.host<int32_t>();
@@ -19,4 +19,4 @@ void op::AddRows::run(CpuBackend& cpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

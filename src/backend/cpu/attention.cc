@@ -1,6 +1,6 @@
 #include "backend/cpu/attention_block.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -100,4 +100,4 @@ void op::Attention::run(CpuBackend& cpu) const {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

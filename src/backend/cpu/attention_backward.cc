@@ -1,6 +1,6 @@
 #include "backend/cpu/attention_block.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -118,4 +118,4 @@ void op::AttentionBackward::run(CpuBackend& cpu) const {
   clear_past(cpu, dv, shape.key_starts);
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

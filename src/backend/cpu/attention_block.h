@@ -7,7 +7,7 @@
 #include "backend/cpu/dropout.h"
 #include "backend/cpu/rows.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 struct AttentionBlock {
   int64_t head, width;           // columns [head * width, (head + 1) * width)
@@ -80,4 +80,4 @@ void scatter(const View& to, int64_t first, const Wide<T>* from, int64_t rows, c
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -3,7 +3,7 @@
 #include "backend/cpu/simd.h"
 #include "backend/cpu/softmax.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -77,4 +77,4 @@ void op::AttentionCached::run(CpuBackend& cpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -8,7 +8,7 @@
 
 #include "backend/cpu/simd.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 constexpr int64_t kBlockRows = 6;      // with two vectors a row, the sums fill 12 of the 16 registers
 constexpr int64_t kBlockColumns = 16;  // a multiple of two vectors of either type
@@ -71,4 +71,4 @@ void multiply_block(A* c, int64_t c_stride, Strided<A> a, const A* b, int64_t b_
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

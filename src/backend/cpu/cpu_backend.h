@@ -4,7 +4,7 @@
 #include "backend/backend.h"
 #include "core/threads.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 class CpuBackend final : public Backend {
  public:
@@ -34,4 +34,4 @@ class CpuBackend final : public Backend {
   Threads threads_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -3,7 +3,7 @@
 #include "backend/cpu/simd.h"
 #include "backend/cpu/softmax.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -84,4 +84,4 @@ void op::CrossEntropy::run(CpuBackend& cpu) const {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -5,7 +5,7 @@
 
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 // The type that arithmetic on elements of type T is done in; also the master type that belongs to T.
 template <class T>
@@ -43,4 +43,4 @@ void dispatch_sums(DType dtype, const Body& body) {
   body.template operator()<Wide<T>>();
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -14,7 +14,7 @@
 #include "backend/backend.h"
 #include "core/philox.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 using U64x4 = uint64_t __attribute__((vector_size(32)));
 
@@ -109,4 +109,4 @@ void DropoutMask::random_lanes(uint16_t* lanes, uint32_t group, uint32_t token, 
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -3,7 +3,7 @@
 #include "backend/cpu/rows.h"
 #include "backend/cpu/simd.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -79,4 +79,4 @@ void op::EmbedBackward::run(CpuBackend& cpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

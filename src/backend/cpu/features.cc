@@ -2,7 +2,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -29,4 +29,4 @@ std::string CpuBackend::description() const {
                      vector_extension(), cpu_has_native_bf16() ? "native" : "no native");
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

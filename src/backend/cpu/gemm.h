@@ -8,7 +8,7 @@
 #include "core/threads.h"
 #include "tensor/view.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 // A factor of a product. Element (i, j) is data[i * stride + j], or data[j * stride + i] where transposed.
 template <class T>
@@ -92,4 +92,4 @@ void for_blocks(const Threads& threads, int64_t rows, int64_t cols, const Body& 
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

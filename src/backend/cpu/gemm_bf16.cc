@@ -5,7 +5,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/rows.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -132,4 +132,4 @@ void multiply(const Target<float>& c, const Factor<bf16>& a, const Factor<bf16>&
   copy_rows(c, sums, m, n);
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

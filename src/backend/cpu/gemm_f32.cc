@@ -6,7 +6,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/rows.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -68,4 +68,4 @@ void multiply(const Target<float>& c, const Factor<float>& a, const Factor<float
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

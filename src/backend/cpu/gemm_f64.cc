@@ -1,6 +1,6 @@
 #include "backend/cpu/gemm.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 // For tests only: simple.
 void multiply(const Target<double>& c, const Factor<double>& a, const Factor<double>& b, int64_t m, int64_t n,
@@ -17,4 +17,4 @@ void multiply(const Target<double>& c, const Factor<double>& a, const Factor<dou
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -5,7 +5,7 @@
 #include "backend/cpu/rows.h"
 #include "backend/cpu/simd.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -77,4 +77,4 @@ void op::GradientNorm::run(CpuBackend& cpu) const {
   PrepareUpdate{.update = update, .sums = view, .settings = settings}.run(cpu);
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

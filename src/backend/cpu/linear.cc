@@ -4,7 +4,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/rows.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -75,4 +75,4 @@ void op::Linear::run(CpuBackend& cpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

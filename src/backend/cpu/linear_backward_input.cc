@@ -4,7 +4,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/rows.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -128,4 +128,4 @@ void op::LinearBackwardInput::run(CpuBackend& cpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -5,7 +5,7 @@
 #include "backend/cpu/rows.h"
 #include "backend/cpu/simd.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -176,4 +176,4 @@ void op::LinearBackwardWeights::run(CpuBackend& cpu) const {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -7,7 +7,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/dispatch.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -110,4 +110,4 @@ void op::FillZero::run(CpuBackend& cpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

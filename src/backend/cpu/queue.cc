@@ -6,7 +6,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -64,4 +64,4 @@ std::unique_ptr<Feed> CpuBackend::make_feed(size_t bytes) { return std::make_uni
 
 std::unique_ptr<Outbox> CpuBackend::make_outbox(size_t bytes) { return std::make_unique<HostOutbox>(allocate(bytes)); }
 
-}  // namespace tandem
+}  // namespace tandem::backend

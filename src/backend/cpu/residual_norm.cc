@@ -3,7 +3,7 @@
 #include "backend/cpu/rows.h"
 #include "backend/cpu/simd.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -81,4 +81,4 @@ void op::ResidualNorm::run(CpuBackend& cpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

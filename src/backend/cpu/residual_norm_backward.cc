@@ -3,7 +3,7 @@
 #include "backend/cpu/rows.h"
 #include "backend/cpu/simd.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -111,4 +111,4 @@ void op::ResidualNormBackward::run(CpuBackend& cpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

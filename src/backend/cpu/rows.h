@@ -7,7 +7,7 @@
 
 #include "core/threads.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 // Calls body(begin, end) for consecutive chunks of [0, n); the chunks depend on n and `chunk` only.
 template <class Body>
@@ -29,4 +29,4 @@ A* scratch(int64_t n) {
   return memory.data() + (kAlignment - past) % kAlignment / sizeof(A);
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

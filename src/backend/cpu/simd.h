@@ -10,7 +10,7 @@
 #include "backend/cpu/dispatch.h"
 #include "backend/cpu/vector_math.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 template <class A>
 struct VectorType {
@@ -172,4 +172,4 @@ inline __attribute__((always_inline)) void for_vectors(int64_t n, const Body& bo
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -5,7 +5,7 @@
 
 #include "backend/cpu/simd.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 template <class A>
 struct SoftmaxRow {
@@ -50,4 +50,4 @@ SoftmaxRow<Wide<T>> softmax_row(Wide<T>* exponentials, const T* logits, int64_t 
   return {most, sum_lanes(sum), sum_lanes(shifted)};
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -2,7 +2,7 @@
 #include "backend/cpu/rows.h"
 #include "backend/cpu/softmax.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -66,4 +66,4 @@ void op::TopLogProbabilities::run(CpuBackend& cpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

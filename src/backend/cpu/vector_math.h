@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace tandem {
+namespace tandem::backend {
 
 // e^x within about 1.2e-7 relative. Below -86.99 (where results are nearly denormal) it is 0; above 88.72 infinity;
 // NaN stays NaN. F is float or a vector of floats, U the unsigned type of the same shape.
@@ -33,4 +33,4 @@ inline __attribute__((always_inline)) F exp_of(F x) {
 inline float fast_exp(float x) { return exp_of<float, uint32_t>(x); }
 inline double fast_exp(double x) { return std::exp(x); }
 
-}  // namespace tandem
+}  // namespace tandem::backend

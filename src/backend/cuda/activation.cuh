@@ -4,7 +4,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/device.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 __device__ inline float sigmoid(float x) { return 1.0F / (1.0F + __expf(-x)); }
 __device__ inline float normal_cdf(float x) { return 0.5F * (1.0F + erff(x * 0.70710678F)); }
@@ -48,4 +48,4 @@ void with_activation(Activation activation, const Body& body) {
   }
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

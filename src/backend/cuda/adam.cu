@@ -1,7 +1,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/floats.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -94,4 +94,4 @@ void op::Adam::run(CudaBackend& gpu) const {
   launch("adam", kernel, {flat_blocks(masters.size(), gpu.processors()), kFlatThreads, 0, gpu.queue()}, arguments);
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

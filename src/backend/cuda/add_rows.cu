@@ -1,7 +1,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/floats.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -36,4 +36,4 @@ void op::AddRows::run(CudaBackend& gpu) const {
          table.stride, data<const int32_t>(ids), data<const float>(rows), rows.stride, table.cols);
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

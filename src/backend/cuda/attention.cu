@@ -5,7 +5,7 @@
 #include "backend/cuda/attention.cuh"
 #include "backend/cuda/cuda_backend.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -296,4 +296,4 @@ void op::Attention::run(CudaBackend& gpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

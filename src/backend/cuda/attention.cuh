@@ -12,7 +12,7 @@
 #include "backend/cuda/attention_slots.cuh"
 #include "backend/cuda/mma.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 constexpr int kKeyStep = 32;  // keys whose order is permuted among themselves
 
@@ -253,4 +253,4 @@ __device__ void clear_rows(const Matrix& to, int row, int column, int count, int
   }
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

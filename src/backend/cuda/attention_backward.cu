@@ -10,7 +10,7 @@
 #include "backend/cuda/attention_backward.cuh"
 #include "backend/cuda/cuda_backend.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -225,4 +225,4 @@ void op::AttentionBackward::run(CudaBackend& gpu) const {
   for_width(arguments.shape, {dq, dk, dv, dout, out, q, k, v}, run);
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

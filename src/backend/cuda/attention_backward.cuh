@@ -4,7 +4,7 @@
 
 #include "backend/cuda/attention.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 constexpr int kTile = kBackwardTile;  // rows of a tile, queries or keys
 constexpr int kBackwardThreads = kTile / 16 * kWarp;
@@ -244,4 +244,4 @@ __device__ void add_key_gradient(float (&sums)[kWidth / 8][4], const Bf16* weigh
                               pair.first_seeing(key / kKeyStep * kKeyStep), round_up(pair.queries, 16));
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -4,7 +4,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/device.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -210,4 +210,4 @@ void op::AttentionCached::run(CudaBackend& gpu) const {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -1,7 +1,7 @@
 #include "backend/cuda/attention_slots.cuh"
 #include "backend/cuda/cuda_backend.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -122,4 +122,4 @@ AttentionArguments cuda::attention_arguments(CudaBackend& gpu, const AttentionSh
           .dropout = DropoutArguments(shape.dropout)};
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

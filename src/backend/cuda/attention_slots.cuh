@@ -12,7 +12,7 @@
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/dropout.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 constexpr int kForwardTile = 32, kBackwardTile = 64;  // queries of a block
 
@@ -71,4 +71,4 @@ __device__ inline Slot slot_of_block(const AttentionArguments& a) {
   return {slot < a.slot_count ? x.x : INT32_MAX / 128, x.y, x.z, x.w, y.x, y.y, {}};
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -2,7 +2,7 @@
 
 #include "backend/backend.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -49,4 +49,4 @@ void fail_cublas(cublasStatus_t status, const char* what) {
   fail("cuBLASLt failed at {}: {}", what, cublasLtGetStatusString(status));
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

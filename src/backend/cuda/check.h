@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 [[noreturn]] void fail_cuda(cudaError_t status, const char* what);
 [[noreturn]] void fail_cublas(cublasStatus_t status, const char* what);
@@ -24,4 +24,4 @@ inline void check(cublasStatus_t status, const char* what) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -4,7 +4,7 @@
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/late_sums.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 constexpr int kSumWarps = 8;  // of a block, each with rows of its own
 constexpr int kSumThreads = kSumWarps * kWarp;
@@ -36,4 +36,4 @@ inline Sums sums_of(const View& vector, bool accumulate) {
   return {{data<float>(vector)}, 1, static_cast<int>(vector.cols), accumulate};
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -3,7 +3,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/logit_row.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -138,4 +138,4 @@ void op::CrossEntropy::run(CudaBackend& gpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

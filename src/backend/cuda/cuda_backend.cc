@@ -4,7 +4,7 @@
 #include "backend/cuda_device.h"
 #include "core/log.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -194,4 +194,4 @@ Backend::MemorySizes CudaBackend::memory_sizes() const {
 
 void CudaBackend::wait() { check(cudaStreamSynchronize(stream_), "waiting for the work that was given"); }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -8,7 +8,7 @@
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/late_sums.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace cuda {
 constexpr int64_t kWidestHead = 128;   // columns of an attention head
@@ -77,4 +77,4 @@ class CudaBackend final : public Backend {
   std::unique_ptr<cuda::Gemm> gemm_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -10,7 +10,7 @@
 #include "backend/cuda/launch.cuh"
 #include "tensor/view.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 using Bf16 = __nv_bfloat16;
 constexpr int kWarp = 32;
@@ -139,4 +139,4 @@ __device__ T sum_of_block(T value, T* shared) {
   return value;
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -9,7 +9,7 @@
 #include "backend/backend.h"
 #include "core/philox.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 // What a launch knows of a dropout; a kernel parameter.
 struct DropoutArguments {
@@ -113,4 +113,4 @@ class DropoutMask {
   uint32_t step_ = 0, first_ = 0;
 };
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -2,7 +2,7 @@
 #include "backend/cuda/dropout.cuh"
 #include "backend/cuda/floats.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -76,4 +76,4 @@ void op::Embed::run(CudaBackend& gpu) const {
   launch("embed", kernel, {blocks, kThreads, 0, gpu.queue()}, arguments);
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -5,7 +5,7 @@
 #include "backend/cuda/dropout.cuh"
 #include "backend/cuda/floats.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -247,4 +247,4 @@ void op::EmbedBackward::run(CudaBackend& gpu) const {
          arguments);
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -8,7 +8,7 @@
 #include "backend/cuda/fused_product.h"
 #include "backend/cuda/logit_row.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -137,4 +137,4 @@ struct ExponentialEpilogue {
 #endif
 };
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -3,7 +3,7 @@
 
 #include "backend/cuda/device.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 inline bool aligned_16(const ConstView& view) { return reinterpret_cast<uintptr_t>(view.data) % 16 == 0; }
 
@@ -73,4 +73,4 @@ inline int flat_blocks(int64_t n, int processors) {
   return static_cast<int>(wanted < most ? wanted : most);
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

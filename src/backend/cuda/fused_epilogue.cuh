@@ -10,7 +10,7 @@
 #include "backend/cuda/mma.cuh"
 #include "backend/cuda/philox_rows.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 constexpr int kGroupThreads = 128;  // a group of four warps
 constexpr int kGroupWarps = 4;
@@ -330,4 +330,4 @@ struct GateEpilogue {
 #endif
 };
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

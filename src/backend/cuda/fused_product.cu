@@ -15,7 +15,7 @@
 #include "backend/cuda/fused_epilogue.cuh"
 #include "backend/cuda/fused_product.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 namespace {
 
@@ -426,4 +426,4 @@ void fused_exponentials(const View& y, const ConstView& x, const ConstView& w, c
 
 int64_t fused_parts(int64_t rows) { return divide_up(rows, kCluster * kTileRows) * kCluster * kGroups; }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -8,7 +8,7 @@
 #include "backend/cuda/dropout.cuh"
 #include "tensor/view.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 // Whether result [rows, cols] = a times w, with a row of bits (i32, or empty) for each row, can be computed here: on
 // this GPU, with these sizes and addresses.
@@ -40,4 +40,4 @@ constexpr int kMostExponent = 100;
 void fused_exponentials(const View& y, const ConstView& x, const ConstView& w, const ExponentialRows& rows,
                         int processors, cudaStream_t stream);
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -8,7 +8,7 @@
 
 #include "backend/cuda/check.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 namespace {
 
@@ -273,4 +273,4 @@ void Gemm::load_table(const std::string& text, const std::string& name) {
   loaded_ = std::move(loaded);
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -11,7 +11,7 @@
 
 #include "backend/backend.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 enum class GemmEpilogue : uint8_t { none, bias, relu, relu_bias };
 
@@ -75,4 +75,4 @@ class Gemm {
   std::map<GemmKey, cublasLtMatmulAlgo_t> loaded_;
 };
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

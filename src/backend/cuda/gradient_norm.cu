@@ -1,7 +1,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/floats.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -112,4 +112,4 @@ void op::GradientNorm::run(CudaBackend& gpu) const {
          settings);
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

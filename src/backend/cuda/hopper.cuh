@@ -8,7 +8,7 @@
 
 #include "backend/cuda/device.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 inline decltype(&cuTensorMapEncodeTiled) find_map_encoder() {
   void* entry = nullptr;
@@ -283,4 +283,4 @@ __device__ inline void store_blocks(uint32_t to, uint32_t r0, uint32_t r1, uint3
 
 #endif
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

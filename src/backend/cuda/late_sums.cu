@@ -1,7 +1,7 @@
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/late_sums.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 namespace {
 
@@ -79,4 +79,4 @@ void LateSums::forget() {
   used_ = 0;
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -6,7 +6,7 @@
 
 #include "backend/backend.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 // Vectors of `cols` sums each, whose parts lie side by side in rows of [count, cols].
 struct Sums {
@@ -53,4 +53,4 @@ class LateSums {
   SumsBatch waiting_;
 };
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

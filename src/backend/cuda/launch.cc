@@ -3,7 +3,7 @@
 #include <mutex>
 #include <unordered_map>
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 const cudaFuncAttributes& attributes_of(const void* kernel) {
   static std::mutex mutex;
@@ -17,4 +17,4 @@ const cudaFuncAttributes& attributes_of(const void* kernel) {
   return known.emplace(kernel, attributes).first->second;
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -8,7 +8,7 @@
 
 #include "backend/cuda/check.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 // At the head of every kernel, in all of its threads, before anything is read from or written to device memory: until
 // all that was given before this kernel is done and its results are visible. Before that, it lets the next kernel come.
@@ -56,4 +56,4 @@ void launch(const char* name, void (*kernel)(Parameters...), const Launch& size,
   check(cudaLaunchKernelEx(&config, kernel, arguments...), name);
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

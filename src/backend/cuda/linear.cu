@@ -6,7 +6,7 @@
 #include "backend/cuda/dropout.cuh"
 #include "backend/cuda/fused_product.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -125,4 +125,4 @@ void op::Linear::run(CudaBackend& gpu) const {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -2,7 +2,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/weight_gradient.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -71,4 +71,4 @@ void op::LinearBackwardWeights::run(CudaBackend& gpu) const {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

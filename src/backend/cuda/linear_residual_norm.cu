@@ -1,7 +1,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/product_norm.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 void op::LinearResidualNorm::run(CudaBackend& gpu) const {
   if (cuda::product_norm_possible(*this, gpu.processors())) {
@@ -11,4 +11,4 @@ void op::LinearResidualNorm::run(CudaBackend& gpu) const {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

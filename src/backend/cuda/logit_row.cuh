@@ -7,7 +7,7 @@
 
 #include "backend/cuda/floats.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 // A row that is read once and stays in registers: kVectors times eight logits a thread. kBlocks: of these blocks that
 // a multiprocessor holds, so that some load while others compute.
@@ -229,4 +229,4 @@ __device__ float3 sums_of_block(float3 values, float3* shared) {
   return {sum_of_warp(values.x), sum_of_warp(values.y), sum_of_warp(values.z)};
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -4,7 +4,7 @@
 #include "backend/cuda/device.cuh"
 #include "core/human.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -99,4 +99,4 @@ void op::FillZero::run(CudaBackend& gpu) const {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -6,7 +6,7 @@
 
 #include "backend/cuda/device.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 struct Fragment {
   uint32_t r[4];
@@ -77,4 +77,4 @@ __device__ inline float reciprocal_fast(float x) {
   return y;
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

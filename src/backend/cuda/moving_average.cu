@@ -1,7 +1,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/floats.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -41,4 +41,4 @@ void op::MovingAverage::run(CudaBackend& gpu) const {
          data<float>(average), data<const float>(masters), n, update);
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

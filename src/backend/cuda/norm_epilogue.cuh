@@ -7,7 +7,7 @@
 #include "backend/cuda/floats.cuh"
 #include "backend/cuda/fused_epilogue.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 constexpr int kUnits = kTileCols / 8;
 
@@ -329,4 +329,4 @@ __device__ inline void fetch_parameters(Parameters& to, const NormArguments& a, 
 
 #endif
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -4,7 +4,7 @@
 #include "backend/cuda/dropout.cuh"
 #include "backend/cuda/floats.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 __device__ inline float add(float a, float b) { return a + b; }
 __device__ inline float2 add(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
@@ -166,4 +166,4 @@ inline uint32_t stride_of(const ConstView& view) {
   return static_cast<uint32_t>(view.stride);
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/norm_row.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 // The columns of kCount threads, four at a time: thread i has four[...][i].
 template <class Row, int kCount>
@@ -59,4 +59,4 @@ __device__ void write_sums(float* to, const ColumnSums<Row> (&two)[2], const Col
   }
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

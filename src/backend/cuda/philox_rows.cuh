@@ -3,7 +3,7 @@
 
 #include "backend/cuda/dropout.cuh"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 // DropoutMask::lanes of four rows at once. What the first three of the seven rounds make of the column alone is
 // computed once for many rows.
@@ -87,4 +87,4 @@ class PhiloxRows {
   uint32_t keys_[kLastRounds][2];
 };
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

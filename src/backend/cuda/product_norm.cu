@@ -12,7 +12,7 @@
 #include "backend/cuda/norm_epilogue.cuh"
 #include "backend/cuda/product_norm.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 namespace {
 
@@ -329,4 +329,4 @@ void product_norm(const op::LinearResidualNorm& p, int processors, cudaStream_t 
   chosen(p, processors, stream);
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

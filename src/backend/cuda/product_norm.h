@@ -6,11 +6,11 @@
 
 #include "backend/backend.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 // Whether it is computed here: on this GPU, with these sizes and addresses, and in less time than one after the other.
 bool product_norm_possible(const op::LinearResidualNorm& p, int processors);
 
 void product_norm(const op::LinearResidualNorm& p, int processors, cudaStream_t stream);
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -13,7 +13,7 @@
 #include "backend/cuda/fused_product.h"
 #include "backend/cuda/logit_row.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -516,4 +516,4 @@ void op::ProjectedLoss::run(CudaBackend& gpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

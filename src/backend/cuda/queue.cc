@@ -5,7 +5,7 @@
 #include "backend/cuda/check.h"
 #include "backend/cuda/cuda_backend.h"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -159,4 +159,4 @@ std::unique_ptr<Outbox> CudaBackend::make_outbox(size_t bytes) {
   return std::make_unique<GpuOutbox>(*this, bytes, stream_);
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -1,7 +1,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/norm_row.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -144,4 +144,4 @@ void op::ResidualNorm::run(CudaBackend& gpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -5,7 +5,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/norm_sums.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -288,4 +288,4 @@ void op::ResidualNormBackward::run(CudaBackend& gpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

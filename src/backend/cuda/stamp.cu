@@ -1,7 +1,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/launch.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -20,4 +20,4 @@ cudaError_t CudaBackend::look_for_code(cudaFuncAttributes& found) {
 
 void CudaBackend::stamp(uint64_t* time) { cuda::launch("stamp", stamp_kernel, {1, 1, 0, stream_}, time); }
 
-}  // namespace tandem
+}  // namespace tandem::backend

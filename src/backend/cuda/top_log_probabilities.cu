@@ -1,7 +1,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/logit_row.cuh"
 
-namespace tandem {
+namespace tandem::backend {
 
 namespace {
 
@@ -108,4 +108,4 @@ void op::TopLogProbabilities::run(CudaBackend& gpu) const {
   });
 }
 
-}  // namespace tandem
+}  // namespace tandem::backend

@@ -13,7 +13,7 @@
 #include "backend/cuda/hopper.cuh"
 #include "backend/cuda/weight_gradient.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 namespace {
 
@@ -318,4 +318,4 @@ void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate
   }
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 
-namespace tandem::cuda {
+namespace tandem::backend::cuda {
 
 // Whether the gradients can be computed here, and are faster than one by one by cuBLASLt: a question of the GPU, of
 // their number, of sizes and of addresses.
@@ -16,4 +16,4 @@ bool weight_gradients_possible(std::span<const WeightGradient> gradients, int pr
 // dw = or += dy' x of each; dbias is left alone. dy and x in bf16, dw in f32.
 void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, int processors, cudaStream_t stream);
 
-}  // namespace tandem::cuda
+}  // namespace tandem::backend::cuda

@@ -6,7 +6,7 @@
 #include "dist/cuda/side_stream.h"
 #include "dist/device_communicator.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 void check_nccl(ncclResult_t status, const char* what) {
@@ -158,4 +158,4 @@ std::unique_ptr<Communicator> make_nccl_communicator(ProcessGroup& group, Device
   return std::make_unique<NcclCommunicator>(group, compute);
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 NcclLibrary open_library() {
@@ -39,4 +39,4 @@ const NcclLibrary& nccl() {
   return library;
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

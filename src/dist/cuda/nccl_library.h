@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace tandem {
+namespace tandem::dist {
 
 struct NcclLibrary {
   decltype(&ncclGetUniqueId) get_unique_id = nullptr;
@@ -24,4 +24,4 @@ struct NcclLibrary {
 
 const NcclLibrary& nccl();
 
-}  // namespace tandem
+}  // namespace tandem::dist

@@ -8,7 +8,7 @@
 #include "dist/communicator.h"
 #include "tensor/stream.h"
 
-namespace tandem {
+namespace tandem::dist {
 
 inline void check_cuda(cudaError_t status, const char* what) {
   require(status == cudaSuccess, "{} failed: {}", what, cudaGetErrorString(status));
@@ -57,4 +57,4 @@ class SideStream {
   bool joined_ = true;
 };
 
-}  // namespace tandem
+}  // namespace tandem::dist

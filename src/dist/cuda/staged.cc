@@ -7,7 +7,7 @@
 #include "dist/cuda/side_stream.h"
 #include "dist/device_communicator.h"
 
-namespace tandem {
+namespace tandem::dist {
 namespace {
 
 enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
@@ -117,4 +117,4 @@ std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communica
   return std::make_unique<StagedCommunicator>(std::move(host), group.communicator(), compute);
 }
 
-}  // namespace tandem
+}  // namespace tandem::dist

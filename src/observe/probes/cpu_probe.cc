@@ -1,6 +1,6 @@
 #include "observe/probes/probe.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -57,4 +57,4 @@ class CpuProbe final : public Probe {
 
 std::unique_ptr<Probe> make_cpu_probe(const std::filesystem::path& root) { return std::make_unique<CpuProbe>(root); }
 
-}  // namespace tandem
+}  // namespace tandem::observe

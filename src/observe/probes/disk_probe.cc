@@ -4,7 +4,7 @@
 
 #include "observe/probes/probe.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -60,4 +60,4 @@ std::unique_ptr<Probe> make_disk_probe(const std::filesystem::path& root, const 
   return std::make_unique<DiskProbe>(root, directory);
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -3,7 +3,7 @@
 #include "observe/probes/nvml.h"
 #include "observe/probes/probe.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -116,4 +116,4 @@ std::unique_ptr<Probe> make_gpu_probe(const std::string& gpu, const std::string&
   return device != nullptr ? std::make_unique<GpuProbe>(std::move(nvml), device) : nullptr;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -8,7 +8,7 @@
 #include <ctime>
 #include <utility>
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -98,4 +98,4 @@ void HostProbes::work(const ProbeOptions& options) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -14,7 +14,7 @@
 
 #include "observe/probes/probe.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 struct ProbeOptions {
   double period = 5;            // seconds between two samples
@@ -61,4 +61,4 @@ class HostProbes {
   std::thread thread_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::observe

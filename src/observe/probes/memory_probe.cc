@@ -1,6 +1,6 @@
 #include "observe/probes/probe.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -38,4 +38,4 @@ std::unique_ptr<Probe> make_memory_probe(const std::filesystem::path& root) {
   return std::make_unique<MemoryProbe>(root);
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -5,7 +5,7 @@
 
 #include "observe/probes/probe.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -132,4 +132,4 @@ std::unique_ptr<Probe> make_network_probe(const std::filesystem::path& root, con
   return std::make_unique<NetworkProbe>(root, interface);
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -73,4 +73,4 @@ NvmlDevice Nvml::device(const std::string& gpu) const {
   return result == 0 ? device : nullptr;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

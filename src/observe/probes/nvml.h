@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-namespace tandem {
+namespace tandem::observe {
 
 // Types of nvml.h, whose binary interface is fixed. 0 = success.
 struct NvmlMemory {
@@ -51,4 +51,4 @@ class Nvml {
   int (*by_index_)(uint32_t, NvmlDevice*) = nullptr;
 };
 
-}  // namespace tandem
+}  // namespace tandem::observe

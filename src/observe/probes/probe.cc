@@ -7,7 +7,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -73,4 +73,4 @@ std::optional<double> to_number(std::string_view word) {
   return good ? std::optional(value) : std::nullopt;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -12,7 +12,7 @@
 
 #include "observe/metrics.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 class Probe {
  public:
@@ -59,4 +59,4 @@ std::string_view next_word(std::string_view& text);
 // Nothing where the whole word is no finite number of at least 0.
 std::optional<double> to_number(std::string_view word);
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -2,7 +2,7 @@
 
 #include "observe/probes/probe.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -67,4 +67,4 @@ std::unique_ptr<Probe> make_process_probe(const std::filesystem::path& root) {
   return std::make_unique<ProcessProbe>(root);
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

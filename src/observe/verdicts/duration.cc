@@ -5,7 +5,7 @@
 
 #include "observe/verdicts/statistics.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -228,4 +228,4 @@ Verdict step_time(const StepTimes& t) {
   return v;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

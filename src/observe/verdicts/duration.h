@@ -8,7 +8,7 @@
 #include "observe/run_reader.h"
 #include "observe/verdicts/verdict.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 // Step time of the newest fifth of the run (or 10 records) since it was last started, perhaps on other machines, in
 // blocks; pauses are rare, so they are of the whole run.
@@ -69,4 +69,4 @@ Verdict how_long(const Duration& duration);
 // checkpoints take much of the run), empty. The first that applies, in that order after steady.
 Verdict step_time(const StepTimes& times);
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -256,4 +256,4 @@ double Exchange::bf16_step() const {
 
 bool Exchange::worth_what_if() const { return waits.exposed_share() >= 0.01 && waits.exposed < waits.step; }
 
-}  // namespace tandem
+}  // namespace tandem::observe

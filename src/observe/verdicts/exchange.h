@@ -7,7 +7,7 @@
 #include "observe/verdicts/statistics.h"
 #include "observe/verdicts/verdict.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 // Where ranks wait, in seconds of a mean step. What the rank that computes longest waits is the network's doing; what
 // the others wait beyond that is for that rank.
@@ -117,4 +117,4 @@ Verdict slow_rank(const Exchange& exchange);
 constexpr size_t kFewestWindows = 3;          // to know a rank's noise
 constexpr size_t kFewestWindowsTogether = 5;  // to see how two quantities go together
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -1,6 +1,6 @@
 #include "observe/verdicts/facts.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 RunFacts facts_of(const RunData& run, const RunPlan& plan, const CheckpointFacts& checkpoint, double now,
                   double price_per_hour) {
@@ -18,4 +18,4 @@ RunFacts facts_of(const RunData& run, const RunPlan& plan, const CheckpointFacts
   return facts;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -9,7 +9,7 @@
 #include "observe/verdicts/learning.h"
 #include "observe/verdicts/storage.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 struct RunFacts {
   Duration duration;
@@ -27,4 +27,4 @@ struct RunFacts {
 RunFacts facts_of(const RunData& run, const RunPlan& plan, const CheckpointFacts& checkpoint, double now,
                   double price_per_hour);
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -116,4 +116,4 @@ Verdict gpu_work(const GpuWork& w) {
   return v;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -9,7 +9,7 @@
 #include "observe/verdicts/rank_clock.h"
 #include "observe/verdicts/verdict.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 // Means over ranks; NaN = not measured on any.
 struct GpuWork {
@@ -39,4 +39,4 @@ GpuWork gpu_work_of(const RunData& run, const std::vector<RankClock>& clocks);
 // hardly, spinning (busy by "utilisation", at little power and little arithmetic), empty. Also for a CPU.
 Verdict gpu_work(const GpuWork& work);
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iterator>
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -312,4 +312,4 @@ Verdict learning_rate_explained(const RateCourse& course) {
   return v;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

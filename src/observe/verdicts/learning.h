@@ -8,7 +8,7 @@
 #include "observe/verdicts/trend.h"
 #include "observe/verdicts/verdict.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 // Skipped steps, rollbacks and losses that are not finite.
 struct Finiteness {
@@ -87,4 +87,4 @@ Verdict nonfinite(const Finiteness& finiteness);
 // Labels: as_planned, lowered (the applied rate is below the formula's: rollbacks), differs, no_plan, empty.
 Verdict learning_rate_explained(const RateCourse& course);
 
-}  // namespace tandem
+}  // namespace tandem::observe

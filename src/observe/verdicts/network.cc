@@ -3,7 +3,7 @@
 
 #include "observe/verdicts/exchange.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -143,4 +143,4 @@ Verdict slow_rank(const Exchange& e) {
   return v;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

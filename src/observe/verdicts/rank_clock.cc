@@ -8,7 +8,7 @@
 
 #include "observe/fields.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -112,4 +112,4 @@ ProbePoint probed_in_steps(const RankMetrics& metrics) {
   return in_steps.seconds > kFew * all.seconds ? in_steps : all;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

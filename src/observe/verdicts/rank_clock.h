@@ -7,7 +7,7 @@
 
 #include "observe/run_reader.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 struct RankClock {
   int rank = 0;
@@ -36,4 +36,4 @@ ProbePoint probed(const RankMetrics& metrics);
 // The same, of stretches of time that were all steps: neither starting, validation nor checkpoint. All if such are few.
 ProbePoint probed_in_steps(const RankMetrics& metrics);
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <random>
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -263,4 +263,4 @@ double noise_of_curve(std::span<const double> x, std::span<const double> y, int&
   return std::max(std::sqrt(sum / static_cast<double>(std::max<size_t>(terms, 1))), rounding_noise(y));
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
+namespace tandem::observe {
 
 // Quantile of Student's t with `freedom` >= 1 degrees, at 0.975 (two-sided 95 %), 0.99 and 0.995.
 double student_t_975(int freedom);
@@ -66,4 +66,4 @@ std::pair<double, double> bootstrap_slope(std::span<const double> x, std::span<c
 // makes it larger, never smaller. `freedom` gets its effective degrees (Gasser, Sroka, Jennen-Steinmetz 1986).
 double noise_of_curve(std::span<const double> x, std::span<const double> y, int& freedom);
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -7,7 +7,7 @@
 
 #include "observe/verdicts/statistics.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -228,4 +228,4 @@ Verdict training_set(const std::optional<PreparedStats>& stats) {
   return v;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -7,7 +7,7 @@
 
 #include "observe/verdicts/duration.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 struct CheckpointFile {
   std::string name;   // "optimizer.safetensors"
@@ -81,4 +81,4 @@ bool has_many_unknown(const PreparedStats& stats);
 // vocabulary does not fit the text), empty (the counts of `tandem prepare` were not found).
 Verdict training_set(const std::optional<PreparedStats>& stats);
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -5,7 +5,7 @@
 #include <span>
 #include <tuple>
 
-namespace tandem {
+namespace tandem::observe {
 
 namespace {
 
@@ -95,4 +95,4 @@ Rise rise_since(const ValidationSeries& losses, size_t best) {
   return rise;
 }
 
-}  // namespace tandem
+}  // namespace tandem::observe

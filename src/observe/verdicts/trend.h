@@ -6,7 +6,7 @@
 #include "observe/run_reader.h"
 #include "observe/verdicts/statistics.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 // x is the logarithm of the step: losses fall along something like a straight line of it, so a slope holds longer.
 struct ValidationSeries {
@@ -55,4 +55,4 @@ struct Rise {
 // Wants kFewestValidations.
 Rise rise_since(const ValidationSeries& losses, size_t best);
 
-}  // namespace tandem
+}  // namespace tandem::observe

@@ -12,7 +12,7 @@
 
 #include "observe/fields.h"
 
-namespace tandem {
+namespace tandem::observe {
 
 enum class Confidence : uint8_t { low, medium, high };
 
@@ -53,4 +53,4 @@ struct RunPlan {
   std::function<double(int64_t)> rate_at;  // planned learning rate of a step, from 0; empty = not known
 };
 
-}  // namespace tandem
+}  // namespace tandem::observe

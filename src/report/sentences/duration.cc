@@ -5,25 +5,25 @@
 #include "core/human.h"
 #include "report/sentences/sentences.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
 // "1,000 steps in 53 s of training (232k pairs, ...)"
-std::string done_text(const Duration& d) {
+std::string done_text(const observe::Duration& d) {
   const std::string epochs = std::isfinite(d.epochs) ? fmt::format(", {:.2f} epochs", d.epochs) : "";
   return fmt::format("{} step{} in {} of training ({} pairs, {} source and {} target tokens{})", grouped(d.steps),
                      d.steps == 1 ? "" : "s", human_duration(d.elapsed), human_count(d.pairs),
                      human_count(d.source_tokens), human_count(d.target_tokens), epochs);
 }
 
-std::string cost_text(const Duration& d) {
+std::string cost_text(const observe::Duration& d) {
   return d.price > 0 ? fmt::format("; cost {:.2f} at {:g} an hour{}", d.cost(d.elapsed), d.price,
                                    d.many_hosts ? " of all hosts" : "")
                      : "";
 }
 
-std::string rest_text(const Duration& d) {
+std::string rest_text(const observe::Duration& d) {
   if (std::isnan(d.left.seconds)) {
     return "where it ends is not known";
   }
@@ -34,7 +34,7 @@ std::string rest_text(const Duration& d) {
   return text + fmt::format(", {} in all", human_duration(d.elapsed + d.left.seconds));
 }
 
-std::string cost_so_far_text(const Duration& d) {
+std::string cost_so_far_text(const observe::Duration& d) {
   if (!(d.price > 0)) {
     return "";
   }
@@ -55,7 +55,7 @@ std::string record_text(double steps) {
 
 }  // namespace
 
-std::string how_long_text(const Duration& d, const Verdict& v) {
+std::string how_long_text(const observe::Duration& d, const observe::Verdict& v) {
   if (v.label == "empty") {
     return "No training step is recorded yet, so nothing can be said about time.";
   }
@@ -72,11 +72,11 @@ std::string how_long_text(const Duration& d, const Verdict& v) {
              : fmt::format("{} are done; {}.", done_text(d), rest);
 }
 
-std::string step_time_text(const StepTimes& t, const Verdict& v) {
+std::string step_time_text(const observe::StepTimes& t, const observe::Verdict& v) {
   if (v.label == "empty") {
     return "No step time is recorded yet.";
   }
-  const TrainPoint& sums = t.sums;
+  const observe::TrainPoint& sums = t.sums;
   std::string text = fmt::format(
       "A step (one update, {} pairs with {} target tokens) takes {} on average ({:.3g} steps/s), median {}, 95 % below "
       "{} ({}); with validations and checkpoints {} ({:.3g} steps/s); waiting for data is {:.1f} % of a step",
@@ -97,4 +97,4 @@ std::string step_time_text(const StepTimes& t, const Verdict& v) {
   return text + ".";
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -5,13 +5,13 @@
 #include "core/units.h"
 #include "report/sentences/sentences.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
 constexpr double kManyDeadRows = 0.03;
 
-std::string arithmetic_text(const GpuWork& w) {
+std::string arithmetic_text(const observe::GpuWork& w) {
   if (!std::isfinite(w.share())) {
     return "";
   }
@@ -25,21 +25,21 @@ std::string arithmetic_text(const GpuWork& w) {
                            percent_text(w.share()), peak);
 }
 
-std::string power_text(const GpuWork& w) {
+std::string power_text(const observe::GpuWork& w) {
   if (!std::isfinite(w.power)) {
     return "";
   }
   std::string text = fmt::format("; power {:.0f} W", w.power);
   if (std::isfinite(w.power_limit)) {
     text += fmt::format(" of {:.0f} W ({})", w.power_limit, percent_text(w.power_share()));
-    if (w.capped > kWorth && std::isfinite(w.clock)) {
+    if (w.capped > observe::kWorth && std::isfinite(w.clock)) {
       text += fmt::format(", the limit that holds the clock down, to {:.0f} MHz in the mean", w.clock);
     }
   }
   return text;
 }
 
-std::string waits_text(const GpuWork& w) {
+std::string waits_text(const observe::GpuWork& w) {
   std::string text;
   if (std::isfinite(w.idle)) {
     text += fmt::format("; {} of a step waits for data{}", percent_text(w.idle),
@@ -54,7 +54,7 @@ std::string waits_text(const GpuWork& w) {
   return text;
 }
 
-std::string utilisation_text(const GpuWork& w) {
+std::string utilisation_text(const observe::GpuWork& w) {
   if (!(w.utilisation >= 0)) {
     return "";
   }
@@ -65,13 +65,13 @@ std::string utilisation_text(const GpuWork& w) {
              : fmt::format("; \"utilisation\" {:.0f} %, which says only that some kernel ran", w.utilisation);
 }
 
-std::string throttle_text(const GpuWork& w) {
+std::string throttle_text(const observe::GpuWork& w) {
   return w.throttled > 0.01 ? fmt::format("; slowed down for heat or power {} of the time ({})",
                                           percent_text(w.throttled), fmt::join(w.reasons, "; "))
                             : "";
 }
 
-std::string opening(const GpuWork& w, const std::string& label) {
+std::string opening(const observe::GpuWork& w, const std::string& label) {
   return label == "working"    ? "Yes"
          : label == "partly"   ? "In part"
          : label == "spinning" ? fmt::format("No, {} mostly wait in a spinning kernel", w.gpu ? "the GPUs" : "the CPU")
@@ -80,7 +80,7 @@ std::string opening(const GpuWork& w, const std::string& label) {
 
 }  // namespace
 
-std::string gpu_work_text(const GpuWork& w, const Verdict& v) {
+std::string gpu_work_text(const observe::GpuWork& w, const observe::Verdict& v) {
   if (v.label == "empty") {
     return "That cannot be said: neither the arithmetic of a step against the hardware's peak nor power is recorded.";
   }
@@ -88,4 +88,4 @@ std::string gpu_work_text(const GpuWork& w, const Verdict& v) {
          throttle_text(w) + ".";
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -6,7 +6,7 @@
 #include "core/human.h"
 #include "report/sentences/sentences.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
@@ -19,7 +19,7 @@ struct Named {
 };
 constexpr Named kNll{"validation NLL", " nats", 4}, kBleu{"BLEU", "", 2};
 
-std::string slope_text(const Named& n, const Trend& t) {
+std::string slope_text(const Named& n, const observe::Trend& t) {
   if (t.shift != 0) {
     return fmt::format("{} went {:+.{}f}{} at once at step {} (noise of one {:.{}f})", n.name, t.shift, n.digits,
                        n.unit, grouped(t.shift_step), t.fit.noise, n.digits);
@@ -31,12 +31,12 @@ std::string slope_text(const Named& n, const Trend& t) {
 
 // What each trend says, with `between` them.
 template <class Text>
-std::string of_both(const Learning& l, const char* between, const Text& text) {
+std::string of_both(const observe::Learning& l, const char* between, const Text& text) {
   return fmt::format("{}{}{}", l.nll_trend ? text(kNll, *l.nll_trend) : "", l.nll_trend && l.bleu_trend ? between : "",
                      l.bleu_trend ? text(kBleu, *l.bleu_trend) : "");
 }
 
-std::string outlook_text(const Learning& l) {
+std::string outlook_text(const observe::Learning& l) {
   if (l.shifted()) {
     return "; how it goes on from there is not known yet";
   }
@@ -44,7 +44,7 @@ std::string outlook_text(const Learning& l) {
   if (!(steps >= 1)) {
     return "";
   }
-  const auto change = [&](const Named& n, const Trend& t) {
+  const auto change = [&](const Named& n, const observe::Trend& t) {
     return fmt::format("{:+.{}f} {} (95 %: {:+.{}f} to {:+.{}f})", t.change(t.fit.slope, steps), n.digits,
                        &n == &kNll ? "nats" : "BLEU", t.change(t.bootstrap_low, steps), n.digits,
                        t.change(t.bootstrap_high, steps), n.digits);
@@ -59,14 +59,14 @@ std::string outlook_text(const Learning& l) {
   return text;
 }
 
-std::string flat_text(Confidence confidence) {
-  const char* word = confidence == Confidence::high     ? "Yes"
-                     : confidence == Confidence::medium ? "Probably"
-                                                        : "It looks so";
+std::string flat_text(observe::Confidence confidence) {
+  const char* word = confidence == observe::Confidence::high     ? "Yes"
+                     : confidence == observe::Confidence::medium ? "Probably"
+                                                                 : "It looks so";
   return fmt::format("{}, as far as these settings go: no change beyond the noise is left", word);
 }
 
-std::string opening(const Verdict& v) {
+std::string opening(const observe::Verdict& v) {
   return v.label == "flat"              ? flat_text(v.confidence)
          : v.label == "still_improving" ? "No, it still improves"
          : v.label == "unclear"         ? "Perhaps not: it seems to improve still, but not yet beyond its noise"
@@ -75,14 +75,14 @@ std::string opening(const Verdict& v) {
                               : "No, it does not learn: no loss has fallen beyond its noise since the start";
 }
 
-std::string too_early_text(const Learning& l) {
+std::string too_early_text(const observe::Learning& l) {
   const size_t measured = std::max(l.nll.size(), l.bleu.size());
-  if (measured >= kFewestValidations) {
+  if (measured >= observe::kFewestValidations) {
     return fmt::format("That cannot be said yet: there are too few losses, and BLEU is always {:.2f}.",
                        l.bleu.y.back());
   }
   std::string text = fmt::format("That cannot be said yet: {} validation{}, and a slope with its noise wants {}",
-                                 measured, plural(measured), kFewestValidations);
+                                 measured, plural(measured), observe::kFewestValidations);
   if (l.nll.size() > 1) {
     text += fmt::format("; NLL went from {:.4f} to {:.4f} nats", l.nll.y.front(), l.nll.y.back());
   }
@@ -90,7 +90,7 @@ std::string too_early_text(const Learning& l) {
 }
 
 // Validation and training sample, now and at the best.
-std::string levels_text(const Learning& l) {
+std::string levels_text(const observe::Learning& l) {
   const size_t last = l.valid.size() - 1;
   return fmt::format(
       "validation NLL {:.4f} nats now, best {:.4f} at step {}, training sample {:.4f} (gap {:.4f}, {:.4f} at the best)",
@@ -98,11 +98,11 @@ std::string levels_text(const Learning& l) {
       l.gap_at(l.best));
 }
 
-std::string no_overfitting_text(const Learning& l, Confidence confidence) {
+std::string no_overfitting_text(const observe::Learning& l, observe::Confidence confidence) {
   const bool above = l.best + 1 < l.valid.size();
   std::string text = fmt::format(
       "No: {}; {}, and a gap alone is not overfitting", levels_text(l),
-      confidence == Confidence::low && above
+      confidence == observe::Confidence::low && above
           ? "validation lies above its best, but so few validations do not show that this is more than noise"
           : "validation is not worse than at its best beyond its noise");
   if (l.training > l.valid.y.back()) {
@@ -114,7 +114,7 @@ std::string no_overfitting_text(const Learning& l, Confidence confidence) {
 
 }  // namespace
 
-std::string trained_enough_text(const Learning& l, const Verdict& v) {
+std::string trained_enough_text(const observe::Learning& l, const observe::Verdict& v) {
   if (v.label == "diverged") {
     return fmt::format("No: the loss is not finite since step {}; take the best checkpoint before it.",
                        grouped(*l.diverged_since));
@@ -127,14 +127,14 @@ std::string trained_enough_text(const Learning& l, const Verdict& v) {
   }
   std::string text = opening(v) + ": " + of_both(l, ", ", slope_text);
   if (v.label == "worsening" && l.nll_trend) {
-    const size_t best = best_of(l.nll);
+    const size_t best = observe::best_of(l.nll);
     text += fmt::format("; the lowest NLL was {:.4f} at step {}, the newest is {:.4f}", l.nll.y[best],
                         grouped(l.nll.steps[best]), l.nll.y.back());
   }
   return text + outlook_text(l) + ".";
 }
 
-std::string overfitting_text(const Learning& l, const Verdict& v) {
+std::string overfitting_text(const observe::Learning& l, const observe::Verdict& v) {
   if (v.label == "diverged") {
     return "That is not the question: the loss is not finite any more.";
   }
@@ -145,7 +145,7 @@ std::string overfitting_text(const Learning& l, const Verdict& v) {
   }
   if (v.label == "too_early") {
     return fmt::format("That cannot be said yet: {} validation{}, and noise wants {} to be known.", l.valid.size(),
-                       plural(l.valid.size()), kFewestValidations);
+                       plural(l.valid.size()), observe::kFewestValidations);
   }
   if (v.label == "overfitting") {
     return fmt::format(
@@ -162,7 +162,7 @@ std::string overfitting_text(const Learning& l, const Verdict& v) {
   return no_overfitting_text(l, v.confidence);
 }
 
-std::string nonfinite_text(const Finiteness& f, const Verdict& v) {
+std::string nonfinite_text(const observe::Finiteness& f, const observe::Verdict& v) {
   const auto rollbacks = static_cast<size_t>(f.rollbacks);
   const std::string counts =
       fmt::format("{} of {} steps skipped, {} rollback{}", grouped(static_cast<int64_t>(f.skipped)),
@@ -187,7 +187,7 @@ std::string nonfinite_text(const Finiteness& f, const Verdict& v) {
   return fmt::format("Yes: none of {} steps was skipped, and there was no rollback.", grouped(f.last_step));
 }
 
-std::string learning_rate_text(const RateCourse& course, const Verdict& v) {
+std::string learning_rate_text(const observe::RateCourse& course, const observe::Verdict& v) {
   std::string text = course.schedule.empty() ? "The config says nothing about the schedule." : course.schedule;
   if (v.label == "empty") {
     return text + " No rate is recorded yet.";
@@ -203,4 +203,4 @@ std::string learning_rate_text(const RateCourse& course, const Verdict& v) {
   return text + ".";
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

@@ -7,12 +7,12 @@
 #include "core/units.h"
 #include "report/sentences/sentences.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
-std::string network_opening(const Exchange& e, const std::string& label) {
-  const Waits& w = e.waits;
+std::string network_opening(const observe::Exchange& e, const std::string& label) {
+  const observe::Waits& w = e.waits;
   const std::string waiting =
       fmt::format("waiting for the network takes {} of a step ({} of {})", percent_text(w.exposed_share()),
                   seconds_text(w.exposed), seconds_text(w.step));
@@ -24,8 +24,8 @@ std::string network_opening(const Exchange& e, const std::string& label) {
 }
 
 // ": it is a 100 Mbit port", as far as the rate while transferring shows it.
-std::string port_text(const Exchange& e) {
-  const double port = port_of(e);
+std::string port_text(const observe::Exchange& e) {
+  const double port = observe::port_of(e);
   const std::string name = std::isfinite(port) ? port_name(port) : "";
   if (!(e.link.stated_bits > 0)) {
     return name.empty() ? "" : ": it is a " + name;
@@ -35,8 +35,8 @@ std::string port_text(const Exchange& e) {
 }
 
 // "; this link moves 12.0 MB/s (96.0 Mbit/s): it is a 100 Mbit port"
-std::string link_text(const Exchange& e, const std::string& label) {
-  const LinkTraffic& link = e.link;
+std::string link_text(const observe::Exchange& e, const std::string& label) {
+  const observe::LinkTraffic& link = e.link;
   if (!(link.bytes_per_second > 0)) {
     return "";
   }
@@ -54,7 +54,7 @@ std::string link_text(const Exchange& e, const std::string& label) {
   if (label != "network_bound") {
     return fmt::format("; on average {}{} go each way{}", mean, headers, against);
   }
-  if (link_is_full(e)) {
+  if (observe::link_is_full(e)) {
     return fmt::format("; this link moves {}{}{}: it is full", mean, headers, against);
   }
   return e.waits.measured ? fmt::format("; this link moves {}{}{}", rate_text(e.transfer_rate()), headers, port_text(e))
@@ -62,9 +62,9 @@ std::string link_text(const Exchange& e, const std::string& label) {
 }
 
 // Bytes a step against the plan, counted by the program and by the interface.
-std::string bytes_text(const Exchange& e) {
-  const RankClock& first = e.clocks.front();
-  const double sent = first.mean(&TrainPoint::sent_bytes), off = e.sent_over_planned() - 1;
+std::string bytes_text(const observe::Exchange& e) {
+  const observe::RankClock& first = e.clocks.front();
+  const double sent = first.mean(&observe::TrainPoint::sent_bytes), off = e.sent_over_planned() - 1;
   if (!(sent > 0)) {
     return "";
   }
@@ -74,7 +74,7 @@ std::string bytes_text(const Exchange& e) {
   } else if (!std::isnan(off)) {
     text += fmt::format(", {:+.1f} % against the plan", 100 * off);
   }
-  if (e.link.payload_over_planned > 1 + kWorth) {
+  if (e.link.payload_over_planned > 1 + observe::kWorth) {
     text += fmt::format("; the interface sends {:.2g} times that: others use it too", e.link.payload_over_planned);
   }
   if (e.link.dropped > 0) {
@@ -83,7 +83,7 @@ std::string bytes_text(const Exchange& e) {
   return text;
 }
 
-std::string what_if_text(const Exchange& e) {
+std::string what_if_text(const observe::Exchange& e) {
   if (!e.worth_what_if()) {
     return "";
   }
@@ -98,11 +98,11 @@ std::string what_if_text(const Exchange& e) {
 }
 
 // How a step's time follows its wait.
-std::string regression_text(const WaitAndStep& together) {
+std::string regression_text(const observe::WaitAndStep& together) {
   if (!std::isfinite(together.correlation)) {
     return "";
   }
-  const LineFit& fit = together.fit;
+  const observe::LineFit& fit = together.fit;
   if (fit.lower <= 0 && fit.upper >= 0) {
     return fmt::format("; over {} windows the wait varies too little to see the step follow it", together.windows);
   }
@@ -113,32 +113,33 @@ std::string regression_text(const WaitAndStep& together) {
 }
 
 // What speaks for a rank's being slow, as far as it was measured.
-std::string cause_text(const SlowestRank& slow) {
+std::string cause_text(const observe::SlowestRank& slow) {
   if (slow.data > slow.excess() / 2) {
     return fmt::format("it waits {} longer for data", seconds_text(slow.data));
   }
-  if (slow.throttled > kWorth) {
+  if (slow.throttled > observe::kWorth) {
     return fmt::format("its GPU was slowed down for heat or power {} of the time", percent_text(slow.throttled));
   }
-  if (slow.clock_mhz < (1 - kWorth / 2) * slow.others_mhz) {
+  if (slow.clock_mhz < (1 - observe::kWorth / 2) * slow.others_mhz) {
     return fmt::format("its GPU runs at {:.0f} MHz, the others' at {:.0f}", slow.clock_mhz, slow.others_mhz);
   }
   return "its compute is slower";
 }
 
-std::string slow_text(const SlowestRank& slow) {
+std::string slow_text(const observe::SlowestRank& slow) {
   const std::string alike = slow.alike > 1 ? fmt::format(" (and {} more like it)", slow.alike - 1) : "";
   return fmt::format(
       "Yes: {}{} takes {} for its part of a step, the others {}; {}; without {} a step would be {} shorter ({}){}.",
       slow.name, alike, seconds_text(slow.own), seconds_text(slow.others), cause_text(slow),
       slow.alike > 1 ? "them" : "it", seconds_text(slow.excess()), percent_text(slow.excess() / slow.step),
-      slow.lately < kWorth / 2 * slow.step ? "; in the newest third of the steps it was as fast as the others" : "");
+      slow.lately < observe::kWorth / 2 * slow.step ? "; in the newest third of the steps it was as fast as the others"
+                                                    : "");
 }
 
 // No rank is slow by itself, but another one may be in every window.
-std::string even_text(const Exchange& e) {
-  const SlowestRank& slow = e.slowest;
-  const bool in_turn = e.waits.others_share() >= kWorth;
+std::string even_text(const observe::Exchange& e) {
+  const observe::SlowestRank& slow = e.slowest;
+  const bool in_turn = e.waits.others_share() >= observe::kWorth;
   std::string text =
       fmt::format("No{}: the slowest, {}, takes {} for its part of a step, the others {}, a difference of {} of a step",
                   in_turn ? " single one" : "", slow.name, seconds_text(slow.own), seconds_text(slow.others),
@@ -156,7 +157,7 @@ std::string even_text(const Exchange& e) {
 
 }  // namespace
 
-std::string network_text(const Exchange& e, const Verdict& v) {
+std::string network_text(const observe::Exchange& e, const observe::Verdict& v) {
   if (v.label == "single") {
     return "No: the run has one rank, so its steps use no network.";
   }
@@ -166,7 +167,7 @@ std::string network_text(const Exchange& e, const Verdict& v) {
   return network_opening(e, v.label) + link_text(e, v.label) + bytes_text(e) + what_if_text(e) + ".";
 }
 
-std::string step_and_network_text(const Exchange& e, const Verdict& v) {
+std::string step_and_network_text(const observe::Exchange& e, const observe::Verdict& v) {
   if (v.label == "single") {
     return "They do not: the run has one rank, so its steps use no network.";
   }
@@ -174,10 +175,10 @@ std::string step_and_network_text(const Exchange& e, const Verdict& v) {
     return "That cannot be said yet: no step with its bytes is recorded.";
   }
   if (v.label == "too_early") {
-    return fmt::format("That cannot be said yet: it wants {} windows of steps.", kFewestWindowsTogether);
+    return fmt::format("That cannot be said yet: it wants {} windows of steps.", observe::kFewestWindowsTogether);
   }
-  const RankClock& clock = e.clocks.front();
-  const double sent = clock.mean(&TrainPoint::sent_bytes);
+  const observe::RankClock& clock = e.clocks.front();
+  const double sent = clock.mean(&observe::TrainPoint::sent_bytes);
   const std::string bytes = human_bytes(sent), exposed = percent_text(e.waits.exposed_share());
   std::string text = fmt::format(
       "Every step sends {} {}, so the rate is only bytes over step time, {} / {} = {}: more MB/s come with faster "
@@ -190,7 +191,7 @@ std::string step_and_network_text(const Exchange& e, const Verdict& v) {
   return text + regression_text(e.together) + ".";
 }
 
-std::string slow_rank_text(const Exchange& e, const Verdict& v) {
+std::string slow_rank_text(const observe::Exchange& e, const observe::Verdict& v) {
   if (v.label == "single") {
     return "No: the run has one rank.";
   }
@@ -198,9 +199,10 @@ std::string slow_rank_text(const Exchange& e, const Verdict& v) {
     return "That cannot be said: the metrics of one rank alone were found.";
   }
   if (v.label == "too_early") {
-    return fmt::format("That cannot be said yet: noise wants {} windows of steps on each rank.", kFewestWindows);
+    return fmt::format("That cannot be said yet: noise wants {} windows of steps on each rank.",
+                       observe::kFewestWindows);
   }
   return v.label == "slow_rank" ? slow_text(e.slowest) : even_text(e);
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

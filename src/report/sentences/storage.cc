@@ -6,14 +6,14 @@
 #include "core/units.h"
 #include "report/sentences/sentences.h"
 
-namespace tandem {
+namespace tandem::report {
 
 namespace {
 
 constexpr const char* kNoCheckpoint = "There is no checkpoint yet.";
 
 // What the checkpoints still to come and the other programs do to the disk.
-std::string trend_text(const DiskSpace& space, bool ended) {
+std::string trend_text(const observe::DiskSpace& space, bool ended) {
   const bool to_come = space.to_come > 0;
   const std::string own =
       to_come ? fmt::format("the checkpoints still to be kept take {}", human_bytes(space.to_come)) : "";
@@ -32,7 +32,7 @@ std::string trend_text(const DiskSpace& space, bool ended) {
 // Of checkpoints; nobody has a billion.
 bool is_count(double value) { return value >= 0 && value < 1e9; }
 
-std::string kept_text(const CheckpointFacts& facts) {
+std::string kept_text(const observe::CheckpointFacts& facts) {
   if (!(facts.kept > 0 && is_count(facts.kept))) {
     return "";
   }
@@ -40,7 +40,7 @@ std::string kept_text(const CheckpointFacts& facts) {
   return fmt::format("; {:.0f} kept{} take {}", facts.kept, most, size_text(facts.kept_bytes));
 }
 
-std::string room_text(const Storage& storage, const std::string& label) {
+std::string room_text(const observe::Storage& storage, const std::string& label) {
   if (!std::isfinite(storage.free_bytes())) {
     return "";
   }
@@ -56,7 +56,7 @@ std::string count_text(double count) {
   return std::fabs(count) < 1e18 ? grouped(static_cast<int64_t>(count)) : "an unknown number of";
 }
 
-std::string reasons_text(const PreparedStats& stats) {
+std::string reasons_text(const observe::PreparedStats& stats) {
   std::string text;
   for (const auto& [reason, count] : stats.dropped) {
     if (count > 0) {
@@ -66,13 +66,13 @@ std::string reasons_text(const PreparedStats& stats) {
   return text.empty() ? "" : text + ")";
 }
 
-std::string copies_text(const PreparedStats& stats) {
+std::string copies_text(const observe::PreparedStats& stats) {
   return stats.copies > 1 ? fmt::format(" ({}, {} times each, in other pieces)",
                                         count_text(stats.train_pairs / stats.copies), count_text(stats.copies))
                           : "";
 }
 
-std::string side_text(const PreparedSide& side) {
+std::string side_text(const observe::PreparedSide& side) {
   return fmt::format(
       "raw {}, cleaned {}, encoded {} as {} pieces, {} unknown", size_text(side.raw_bytes),
       size_text(side.cleaned_bytes), size_text(side.encoded_bytes), count_text(side.tokens),
@@ -81,11 +81,11 @@ std::string side_text(const PreparedSide& side) {
 
 }  // namespace
 
-std::string disk_text(const Storage& storage, const Verdict& v) {
+std::string disk_text(const observe::Storage& storage, const observe::Verdict& v) {
   if (v.label == "empty") {
     return "That cannot be said: the space on the disk is not recorded.";
   }
-  const DiskSpace& space = *storage.disk;
+  const observe::DiskSpace& space = *storage.disk;
   const char* opening = v.label == "ample" ? "No" : v.label == "filling" ? "Yes" : "It nearly is";
   const std::string where = space.where.empty() ? "" : " on " + space.where;
   const std::string total = std::isfinite(space.total) ? " of " + human_bytes(space.total) : "";
@@ -97,13 +97,13 @@ std::string disk_text(const Storage& storage, const Verdict& v) {
   return text + ".";
 }
 
-std::string checkpoint_contents_text(const Storage& storage, const Verdict& v) {
+std::string checkpoint_contents_text(const observe::Storage& storage, const observe::Verdict& v) {
   if (v.label == "none") {
     return kNoCheckpoint;
   }
-  const CheckpointFacts& facts = storage.checkpoint;
+  const observe::CheckpointFacts& facts = storage.checkpoint;
   std::string files;
-  for (const CheckpointFile& file : facts.files) {
+  for (const observe::CheckpointFile& file : facts.files) {
     const std::string& what = file.holds.empty() ? file.role : file.holds;
     files += fmt::format("{}{} {}{}", files.empty() ? "" : ", ", file.name, human_bytes(file.bytes),
                          what.empty() ? "" : " (" + what + ")");
@@ -115,11 +115,11 @@ std::string checkpoint_contents_text(const Storage& storage, const Verdict& v) {
       v.label == "damaged" ? "; it is damaged: " + facts.problems.front() : "");
 }
 
-std::string checkpoint_size_text(const Storage& storage, const Verdict& v) {
+std::string checkpoint_size_text(const observe::Storage& storage, const observe::Verdict& v) {
   if (v.label == "none") {
     return kNoCheckpoint;
   }
-  const CheckpointFacts& facts = storage.checkpoint;
+  const observe::CheckpointFacts& facts = storage.checkpoint;
   std::string text = fmt::format("{} in full, of which translating needs {}", size_text(facts.full_bytes()),
                                  size_text(facts.inference_bytes()));
   text += kept_text(facts) + room_text(storage, v.label);
@@ -129,18 +129,19 @@ std::string checkpoint_size_text(const Storage& storage, const Verdict& v) {
   return text + ".";
 }
 
-std::string training_set_text(const std::optional<PreparedStats>& stats, const Verdict& v) {
+std::string training_set_text(const std::optional<observe::PreparedStats>& stats, const observe::Verdict& v) {
   if (v.label == "empty") {
     return "That cannot be said: the prepared data's stats.json was not found (give it with --data).";
   }
-  std::string text = fmt::format("{} pairs{} of {} raw lines a side; {} were dropped, {}{}; source: {}; target: {}",
-                                 count_text(stats->train_pairs), copies_text(*stats), count_text(stats->raw_pairs),
-                                 count_text(dropped_pairs(*stats)), percent_text(dropped_share(*stats)),
-                                 reasons_text(*stats), side_text(stats->source), side_text(stats->target));
-  if (has_many_unknown(*stats)) {
+  std::string text =
+      fmt::format("{} pairs{} of {} raw lines a side; {} were dropped, {}{}; source: {}; target: {}",
+                  count_text(stats->train_pairs), copies_text(*stats), count_text(stats->raw_pairs),
+                  count_text(observe::dropped_pairs(*stats)), percent_text(observe::dropped_share(*stats)),
+                  reasons_text(*stats), side_text(stats->source), side_text(stats->target));
+  if (observe::has_many_unknown(*stats)) {
     text += "; so many unknown pieces mean that the vocabulary does not fit the text";
   }
   return text + ".";
 }
 
-}  // namespace tandem
+}  // namespace tandem::report

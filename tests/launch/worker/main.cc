@@ -24,7 +24,7 @@
 #include "launch/launch.h"
 #include "launch/push.h"
 
-namespace tandem {
+namespace tandem::launch {
 namespace {
 
 using Settings = std::map<std::string, std::string>;
@@ -49,7 +49,7 @@ bool is_first(const Settings& settings) {
   return true;
 }
 
-void work_steps(ProcessGroup& group, const Settings& settings, const Signals& signals) {
+void work_steps(dist::ProcessGroup& group, const Settings& settings, const Signals& signals) {
   std::vector<float> values(std::stoul(settings.at("floats")));
   std::vector<int32_t> stop(1);
   for (int step = 0; step < std::stoi(settings.at("steps")); ++step) {
@@ -86,7 +86,7 @@ void work_steps(ProcessGroup& group, const Settings& settings, const Signals& si
 
 void work(const Settings& settings) {
   const Signals signals;
-  const auto group = join_process_group(world_from_environment(), {});
+  const auto group = dist::join_process_group(dist::world_from_environment(), {});
   try {
     work_steps(*group, settings, signals);
   } catch (const Interrupted&) {
@@ -120,21 +120,21 @@ void push_files(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::launch
 
 int main(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   try {
     if (command == "agent") {
-      tandem::Agent(0, 1).run();
+      tandem::launch::Agent(0, 1).run();
     } else if (command == "launch" && argc > 6) {
-      tandem::launch_work(argc, argv);
+      tandem::launch::launch_work(argc, argv);
     } else if (command == "push" && argc > 4) {
-      tandem::push_files(argc, argv);
+      tandem::launch::push_files(argc, argv);
     } else if (command == "--version") {
       std::puts("test");
     } else {
-      tandem::work(tandem::settings_of(argc, argv));
+      tandem::launch::work(tandem::launch::settings_of(argc, argv));
     }
     return 0;
   } catch (const tandem::Interrupted& interrupted) {
