@@ -3,6 +3,8 @@
 
  - no qualified name is defined twice: a type, alias, concept, variable, or function with the same parameters. A file
    no_<feature>.cc stands in for others that a build leaves out, and may define what they do;
+ - what a folder of src/ defines lies in the namespace of its name below tandem; the library's interface lies in
+   tandem itself, as in include/, and the program's subcommands in tandem::cli;
  - every #include obeys the arrows of the table of folders in docs/design.md, and so do the libraries in the
    CMakeLists.txt of each folder in src/.
 
@@ -208,12 +210,27 @@ def files_below(root, folders):
     return [path for folder in folders for path in sorted((root / folder).rglob('*')) if path.suffix in SOURCES]
 
 
+def definitions(root):
+    for path in files_below(root, ('include', 'src', 'apps')):
+        yield from Reader(str(path.relative_to(root)), path.read_text()).found
+
+
+def wrong_namespaces(root):
+    problems = []
+    for found in definitions(root):
+        parts = found.file.split('/')
+        home = {'include': [], 'apps': ['cli'], 'src': [folder for folder in parts[1:2] if folder != 'library']}[parts[0]]
+        home = ['tandem'] + home
+        if found.kind != 'namespace' and found.name.split('::')[:-1][:len(home)] != home:
+            problems.append(f'{found.file}:{found.line}: {found.name} does not lie in {"::".join(home)}')
+    return problems
+
+
 def double_definitions(root):
     places, problems = collections.defaultdict(list), []
-    for path in files_below(root, ('include', 'src', 'apps')):
-        if not path.name.startswith('no_'):
-            for found in Reader(str(path.relative_to(root)), path.read_text()).found:
-                places[found.name].append(found)
+    for found in definitions(root):
+        if not found.file.rpartition('/')[2].startswith('no_'):
+            places[found.name].append(found)
     for name, all_found in places.items():
         for kind in sorted({(found.kind, found.signature) for found in all_found}):
             same = [found for found in all_found if (found.kind, found.signature) == kind]
@@ -293,13 +310,13 @@ def folder_of(place, arrows):
 
 
 def problems_of(root):
-    return double_definitions(root) + wrong_arrows(root)
+    return double_definitions(root) + wrong_namespaces(root) + wrong_arrows(root)
 
 
 def main():
     root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent
     problems = problems_of(root)
-    print('\n'.join(problems) or 'every name is defined once and every include obeys its arrow')
+    print('\n'.join(problems) or 'every name is defined once, in the namespace of its folder, and every include obeys its arrow')
     return bool(problems)
 
 

@@ -18,6 +18,6 @@ needed=$(readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE "^(
 name=$(readelf -d "$1" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
 echo "$name" | grep -qE '^libtandem\.so\.[0-9]+\.[0-9]+$' || fail "the library's name is $name, without a version"
 
-if nm -C "$1" | grep -E ' tandem::(Adam|Reducer|Communicator|Batcher)::' >&2; then
+if nm -C "$1" | grep -E ' tandem::(\w+::)?(Adam|Reducer|Communicator|Batcher)::' >&2; then
   fail "the library holds parts of training"
 fi

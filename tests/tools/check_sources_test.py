@@ -93,14 +93,14 @@ bool has_feature() { return true; }
 
 
 class CheckSources(unittest.TestCase):
-    def check(self, changes):
+    def check(self, changes, checks=(check_sources.double_definitions, check_sources.wrong_arrows)):
         """What the check prints of the tree with these texts added to its files, one line a problem."""
         with tempfile.TemporaryDirectory() as folder:
             for name in TREE.keys() | changes.keys():
                 path = pathlib.Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(TREE.get(name, '') + '\n' + changes.get(name, ''))
-            return '\n'.join(check_sources.problems_of(pathlib.Path(folder)))
+            return '\n'.join(line for check in checks for line in check(pathlib.Path(folder)))
 
     def test_nothing_is_found_in_a_clean_tree(self):
         self.assertEqual(self.check({}), '')
@@ -133,6 +133,21 @@ class CheckSources(unittest.TestCase):
         found = self.check({'src/launch/child.cc': 'namespace tandem {\nChild::Child(int x) : Pair(), id{x} { run(); }\n'
                                                    'void fail(int) {}\n}'})
         self.assertIn('tandem::fail is defined twice: src/core/error.cc:8 and src/launch/child.cc:4', found)
+
+    def test_a_name_in_the_namespace_of_another_folder(self):
+        namespaces = [check_sources.wrong_namespaces]
+        for file, text in {'src/launch/agent.cc': 'namespace tandem::launch { void start() {} }\nnamespace gloo { class A; }',
+                           'src/core/log.h': 'namespace tandem::inline core { namespace log { struct Line {}; } }',
+                           'src/library/translator.cc': 'namespace tandem { void Translator::score() {} }',
+                           'apps/tandem/train.cc': 'namespace tandem::cli { int train() { return 0; } }'}.items():
+            self.assertNotIn(file, self.check({file: text}, namespaces))
+        for file, text in {'src/launch/agent.cc': 'namespace tandem { void start() {} }',
+                           'src/core/log.h': 'namespace tandem::launch { struct Line {}; }',
+                           'src/data/batch.h': 'struct Line {};',
+                           'src/library/translator.cc': 'namespace library { int score = 0; }',
+                           'apps/tandem/train.cc': 'namespace tandem { int train() { return 0; } }'}.items():
+            found = self.check({file: text}, namespaces)
+            self.assertRegex(found, rf'(?m)^{file}:\d+: \S+ does not lie in tandem')
 
     def test_an_include_against_the_arrows(self):
         found = self.check({'src/core/error.h': '#include "data/lines.h"'})
