@@ -6,7 +6,7 @@
 #include "backend/cuda_device.h"
 #include "core/log.h"
 #include "core/stopwatch.h"
-#include "observe/probes/nvml.h"
+#include "observe/probes/host_probes.h"
 #include "preflight/step_trial.h"
 #include "train/product_rate.h"
 
@@ -38,12 +38,11 @@ double sm_clock(const backend::Backend& backend) {
   if (stream.handle == nullptr) {
     return kNotMeasured;
   }
-  const auto nvml = observe::Nvml::open("libnvidia-ml.so.1");
-  const observe::NvmlDevice device = nvml ? nvml->device(backend::gpu_bus_id(stream.device)) : nullptr;
-  uint32_t mhz = 0;
-  constexpr int kSmClock = 1;
-  const bool known = device != nullptr && nvml->clock != nullptr && nvml->clock(device, kSmClock, &mhz) == 0;
-  return known ? mhz : kNotMeasured;
+  observe::Record sample{.kind = "probe"};
+  if (const observe::Probe probe = observe::make_gpu_probe(backend::gpu_bus_id(stream.device))) {
+    probe(sample, 0);
+  }
+  return sample.number("gpu_sm_clock_mhz").value_or(kNotMeasured);
 }
 
 RankMeasurements look_around(dist::ProcessGroup& group, backend::Backend& backend, const train::TrainConfig& config) {

@@ -44,11 +44,11 @@ class Root {
   TemporaryDirectory directory_{memory_directory()};
 };
 
-Record second_sample(Probe& probe, const std::function<void()>& between) {
+Record second_sample(const Probe& probe, const std::function<void()>& between) {
   Record first{.kind = "probe"}, second{.kind = "probe"};
-  probe.sample(first, 0);
+  probe(first, 0);
   between();
-  probe.sample(second, 2);
+  probe(second, 2);
   return second;
 }
 
@@ -56,9 +56,9 @@ TEST(Probes, cpu_counts_busy_ticks) {
   const Root root;
   root.write("proc/stat", "cpu  100 0 100 800 0 0 0 0 50 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 5\n");
   root.write("proc/loadavg", "1.25 1.00 0.50 1/100 4242\n");
-  const auto probe = make_cpu_probe(root.path());
+  const Probe probe = make_cpu_probe(root.path());
   const Record record =
-      second_sample(*probe, [&] { root.write("proc/stat", "cpu  150 0 125 850 50 25 0 0 70 0\ncpu0 1\ncpu1 1\n"); });
+      second_sample(probe, [&] { root.write("proc/stat", "cpu  150 0 125 850 50 25 0 0 70 0\ncpu0 1\ncpu1 1\n"); });
   EXPECT_DOUBLE_EQ(*record.number("cpu_busy"), 0.5);  // 200 ticks, of which 100 idle or waiting for disks
   EXPECT_EQ(record.number("cpu_cores"), 2);
   EXPECT_EQ(record.number("load"), 1.25);
@@ -68,7 +68,7 @@ TEST(Probes, memory) {
   const Root root;
   root.write("proc/meminfo", "MemTotal:       1000 kB\nMemFree: 10 kB\nMemAvailable:    250 kB\n");
   Record record{.kind = "probe"};
-  make_memory_probe(root.path())->sample(record, 0);
+  make_memory_probe(root.path())(record, 0);
   EXPECT_EQ(record.number("memory_total_bytes"), 1024000);
   EXPECT_EQ(record.number("memory_available_bytes"), 256000);
   EXPECT_EQ(record.number("memory_used_bytes"), 768000);
@@ -81,8 +81,8 @@ TEST(Probes, process_with_a_name_that_tries_to_confuse) {
   };
   root.write("proc/self/stat", stat("100"));
   root.write("proc/self/io", "rchar: 5\nwrite_bytes: 1000\n");
-  const auto probe = make_process_probe(root.path());
-  const Record record = second_sample(*probe, [&] {
+  const Probe probe = make_process_probe(root.path());
+  const Record record = second_sample(probe, [&] {
     root.write("proc/self/stat", stat("150"));
     root.write("proc/self/io", "rchar: 5\nwrite_bytes: 5000\n");
   });
@@ -99,9 +99,9 @@ TEST(Probes, disk_space_and_writes_of_its_device) {
   ASSERT_EQ(stat(root.path().c_str(), &status), 0);
   const std::string device = std::to_string(major(status.st_dev)) + " " + std::to_string(minor(status.st_dev));
   root.write("proc/diskstats", " 7 0 loop0 1 1 1 1 1 1 1 1\n " + device + " vda 1 2 3 4 5 6 100 8 9\n");
-  const auto probe = make_disk_probe(root.path(), root.path());
+  const Probe probe = make_disk_probe(root.path(), root.path());
   const Record record =
-      second_sample(*probe, [&] { root.write("proc/diskstats", " " + device + " vda 1 2 3 4 5 6 300 8 9\n"); });
+      second_sample(probe, [&] { root.write("proc/diskstats", " " + device + " vda 1 2 3 4 5 6 300 8 9\n"); });
   EXPECT_EQ(record.number("disk_written_bytes"), 200 * 512);
   EXPECT_GT(*record.number("disk_total_bytes"), 0);
   EXPECT_LE(*record.number("disk_free_bytes"), *record.number("disk_total_bytes"));
@@ -118,8 +118,8 @@ TEST(Probes, network_of_what_is_up_and_has_an_address) {
   root.interface("bare0", "up", "1000");
   const std::string others = "down0: 0 0 0 0 0 0 0 0 0 0 0 0\nbare0: 0 0 0 0 0 0 0 0 0 0 0 0\n";
   root.devices("  eth0: 1000 10 0 1 0 0 0 0 2000 20 0 2 0 0 0 0\nveth1:5 1 0 0 0 0 0 0 6 1 0 0 0 0 0 0\n" + others);
-  const auto probe = make_network_probe(root.path(), "eth0");
-  const Record record = second_sample(*probe, [&] {
+  const Probe probe = make_network_probe(root.path(), "eth0");
+  const Record record = second_sample(probe, [&] {
     root.devices("  eth0: 26000 30 0 4 0 0 0 0 4000 60 0 2 0 0 0 0\nveth1:9 1 0 0 0 0 0 0 6 1 0 0 0 0 0 0\n" + others);
   });
   for (const std::string prefix : {"network_", "net.eth0."}) {
@@ -228,9 +228,9 @@ class Setting {
 
 TEST(Probes, gpu_by_number_bus_and_uuid) {
   for (const char* gpu : {"0", "0000:65:00.0", "GPU-1234"}) {
-    const auto probe = make_gpu_probe(gpu, TANDEM_FAKE_NVML);
+    const Probe probe = make_gpu_probe(gpu, TANDEM_FAKE_NVML);
     ASSERT_TRUE(probe) << gpu;
-    const Record record = second_sample(*probe, [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
+    const Record record = second_sample(probe, [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
     EXPECT_TRUE(record.number("gpu_power_watts"));
     EXPECT_EQ(record.number("gpu_power_limit_watts"), 250);
     EXPECT_EQ(record.number("gpu_sm_clock_mhz"), 1380);
@@ -272,14 +272,14 @@ TEST(Probes, gpu_functions_that_fail_leave_their_field_out) {
       {"nvmlDeviceGetPerformanceState", "gpu_performance_state"}};
   for (const auto& [function, field] : lost) {
     const Setting fail("FAKE_NVML_FAIL", function);
-    const auto probe = make_gpu_probe("0", TANDEM_FAKE_NVML);
+    const Probe probe = make_gpu_probe("0", TANDEM_FAKE_NVML);
     ASSERT_TRUE(probe);
-    const Record record = second_sample(*probe, [] {});
+    const Record record = second_sample(probe, [] {});
     EXPECT_FALSE(record.number(field)) << field;
     EXPECT_GE(record.fields.size(), 8U);
   }
   const Setting fail("FAKE_NVML_FAIL", "nvmlDeviceGetTotalEnergyConsumption");
-  EXPECT_EQ(second_sample(*make_gpu_probe("0", TANDEM_FAKE_NVML), [] {}).number("gpu_power_watts"), 45)
+  EXPECT_EQ(second_sample(make_gpu_probe("0", TANDEM_FAKE_NVML), [] {}).number("gpu_power_watts"), 45)
       << "without an energy counter the moment's power stands in";
 }
 
@@ -290,13 +290,13 @@ TEST(Probes, gpu_that_does_not_start_is_no_gpu) {
 
 TEST(Probes, throttling_by_name) {
   const Setting bits("FAKE_NVML_THROTTLE", "68");  // power cap and hardware thermal
-  const auto probe = make_gpu_probe("0", TANDEM_FAKE_NVML);
-  const Record record = second_sample(*probe, [] {});
+  const Probe probe = make_gpu_probe("0", TANDEM_FAKE_NVML);
+  const Record record = second_sample(probe, [] {});
   EXPECT_EQ(*record.text("gpu_throttle"), "power_cap,hardware_thermal");
   EXPECT_EQ(record.number("gpu_throttled_seconds"), 2);
   EXPECT_EQ(record.number("gpu_capped_seconds"), 2);
   const Setting cap("FAKE_NVML_THROTTLE", "4");
-  const Record capped = second_sample(*probe, [] {});
+  const Record capped = second_sample(probe, [] {});
   EXPECT_EQ(*capped.text("gpu_throttle"), "power_cap");
   EXPECT_EQ(capped.number("gpu_throttled_seconds"), 0) << "at its power cap a GPU does all it may";
   EXPECT_EQ(capped.number("gpu_capped_seconds"), 2);

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <csignal>
 #include <ctime>
-#include <utility>
 
 namespace tandem::observe {
 
@@ -14,10 +13,6 @@ namespace {
 
 constexpr double kMostCost = 0.005;     // of one core
 constexpr double kShortestLast = 0.05;  // seconds that are worth a last record
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double thread_cpu_seconds() {
   timespec time{};
@@ -28,7 +23,7 @@ double thread_cpu_seconds() {
 }  // namespace
 
 ProbeSet::ProbeSet(const ProbeOptions& options) {
-  if (std::unique_ptr<Probe> gpu = make_gpu_probe(options.gpu, options.nvml)) {
+  if (Probe gpu = make_gpu_probe(options.gpu, options.nvml)) {
     probes_.push_back(std::move(gpu));
   }
   if (options.host) {
@@ -38,14 +33,13 @@ ProbeSet::ProbeSet(const ProbeOptions& options) {
     probes_.push_back(make_network_probe(options.root, options.interface));
   }
   probes_.push_back(make_process_probe(options.root));
-  last_ = steady_seconds();
+  watch_.lap();
   last_cost_ = thread_cpu_seconds();
   measured(0);  // where the counters begin
 }
 
 Record ProbeSet::sample() {
-  const double now = steady_seconds(), cost = thread_cpu_seconds();
-  const double seconds = std::max(now - std::exchange(last_, now), 1e-6);
+  const double seconds = std::max(watch_.lap(), 1e-6), cost = thread_cpu_seconds();
   Record record = measured(seconds);
   record.add("probe_cpu_seconds", cost - std::exchange(last_cost_, cost));
   return record;
@@ -54,8 +48,8 @@ Record ProbeSet::sample() {
 Record ProbeSet::measured(double seconds) {
   Record record{.kind = "probe"};
   record.add("seconds", seconds);
-  for (const std::unique_ptr<Probe>& probe : probes_) {
-    probe->sample(record, seconds);
+  for (const Probe& probe : probes_) {
+    probe(record, seconds);
   }
   return record;
 }
@@ -81,18 +75,17 @@ HostProbes::~HostProbes() {
 void HostProbes::work(const ProbeOptions& options) {
   pthread_setname_np(pthread_self(), "tandem-probes");
   ProbeSet probes(options);
-  double begin = steady_seconds(), cost = thread_cpu_seconds(), wait = options.period;
+  Stopwatch watch;
+  double cost = thread_cpu_seconds(), wait = options.period;
   for (bool end = false; !end;) {
     {
       std::unique_lock lock(mutex_);
       end = stop_.wait_for(lock, std::chrono::duration<double>(wait), [this] { return stopping_; });
     }
-    const double now = steady_seconds();
-    if (end && now - begin < kShortestLast) {
+    if (watch.lap() < kShortestLast && end) {
       return;
     }
     write_(probes.sample());
-    begin = now;
     const double spent = thread_cpu_seconds();
     wait = std::max(options.period, (spent - std::exchange(cost, spent)) / kMostCost);  // the waking up included
   }

@@ -1,30 +1,65 @@
 // Measures this host, this process and its GPU every few seconds, on a thread of its own.
 //
-// The thread's own cost is measured too (`probe_cpu_seconds`): where it would exceed 0.5 % of one core, samples come
-// less often.
+// The thread's own cost is measured too (`probe_cpu_seconds`): if it would exceed 0.5 % of one core, samples come less
+// often.
 #pragma once
 
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "observe/probes/probe.h"
+#include "core/stopwatch.h"
+#include "observe/metrics.h"
 
 namespace tandem::observe {
+
+// A source of measurements (/proc, /sys or NVML), called every `seconds`: it adds its fields to a record of kind
+// "probe" (docs/formats.md). What cannot be read or makes no sense is left out: a probe never fails and never guesses.
+// Counters are given as what came in since the last sample, so the first one, of 0 seconds, has none.
+using Probe = std::function<void(Record& record, double seconds)>;
+
+// `root` has proc and sys below it: "/", but for tests.
+Probe make_cpu_probe(const std::filesystem::path& root);
+Probe make_memory_probe(const std::filesystem::path& root);
+Probe make_process_probe(const std::filesystem::path& root);
+// Of the filesystem that `directory` lies on.
+Probe make_disk_probe(const std::filesystem::path& root, const std::filesystem::path& directory);
+// Every interface that is up and has an address as net.<name>.*, at most 16, and the run's own also as network_*; an
+// empty `interface`: the run uses none.
+Probe make_network_probe(const std::filesystem::path& root, const std::string& interface);
+// `gpu`: PCI bus id ("0000:65:00.0"), UUID ("GPU-...") or number. Empty if NVML or that GPU is not there. `library`:
+// NVML, for dlopen.
+constexpr const char* kNvml = "libnvidia-ml.so.1";
+Probe make_gpu_probe(const std::string& gpu, const std::string& library = kNvml);
+
+// A counter that should only grow.
+class Counter {
+ public:
+  // What was added since the last call; nothing at the first one, and when it went back (reset, overflow).
+  std::optional<double> since(double now) {
+    const std::optional<double> before = std::exchange(last_, now);
+    return before && now >= *before ? std::optional(now - *before) : std::nullopt;
+  }
+
+ private:
+  std::optional<double> last_;
+};
 
 struct ProbeOptions {
   double period = 5;            // seconds between two samples
   std::filesystem::path run{};  // its filesystem's space is watched
   std::string interface {};     // that the run's traffic takes; empty = none
-  std::string gpu{};            // PCI bus id, UUID or number; empty = none
+  std::string gpu{};            // as make_gpu_probe() takes it; empty = none
   // CPU, memory, disk and network are the host's: one process of a host is enough.
   bool host = true;
-  std::filesystem::path root = "/";  // of proc and sys
-  std::string nvml = "libnvidia-ml.so.1";
+  std::filesystem::path root = "/";
+  std::string nvml = kNvml;
 };
 
 // All sources together, without a thread.
@@ -37,8 +72,8 @@ class ProbeSet {
  private:
   Record measured(double seconds);
 
-  std::vector<std::unique_ptr<Probe>> probes_;
-  double last_ = 0;       // steady clock, seconds
+  std::vector<Probe> probes_;
+  Stopwatch watch_;
   double last_cost_ = 0;  // of the thread that samples, CPU seconds
 };
 

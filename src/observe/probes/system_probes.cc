@@ -1,0 +1,335 @@
+// What /proc and /sys say of the host and of this process.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "observe/probes/host_probes.h"
+
+namespace tandem::observe {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kSpaces = " \t\r\n\v\f";
+
+using Number = std::optional<double>;
+
+// Adds the field if there is a value.
+void add_known(Record& record, const std::string& name, Number value) {
+  if (value) {
+    record.add(name, *value);
+  }
+}
+
+// The file's first 256 KiB; empty if it cannot be read.
+std::string read_pseudo_file(const fs::path& path) {
+  constexpr size_t kMostBytes = 1 << 18;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe in its place does not block
+  if (file < 0) {
+    return "";
+  }
+  std::string text(1 << 12, '\0');
+  size_t held = 0;
+  ssize_t got = 0;
+  while (held < kMostBytes &&
+         ((got = read(file, text.data() + held, text.size() - held)) > 0 || (got < 0 && errno == EINTR))) {
+    held += static_cast<size_t>(std::max<ssize_t>(got, 0));
+    text.resize(held == text.size() ? 2 * held : text.size());
+  }
+  close(file);
+  text.resize(held);
+  return text;
+}
+
+// Takes the next line (without its end) or the next word off the front of `text`; empty at its end.
+std::string_view next_line(std::string_view& text) {
+  const size_t end = text.find('\n');
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return line;
+}
+
+std::string_view next_word(std::string_view& text) {
+  text.remove_prefix(std::min(text.find_first_not_of(kSpaces), text.size()));
+  const std::string_view word = text.substr(0, text.find_first_of(kSpaces));
+  text.remove_prefix(word.size());
+  return word;
+}
+
+// Nothing unless the whole word is a finite number of at least 0.
+Number to_number(std::string_view word) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  const bool good = error == std::errc() && end == word.data() + word.size() && std::isfinite(value) && value >= 0;
+  return good ? Number(value) : std::nullopt;
+}
+
+// The next words of a line.
+template <size_t count>
+std::array<Number, count> next_numbers(std::string_view& line) {
+  std::array<Number, count> numbers;
+  for (Number& number : numbers) {
+    number = to_number(next_word(line));
+  }
+  return numbers;
+}
+
+// ---- CPU
+
+// Ticks of all cores together, from the line "cpu" of /proc/stat.
+struct CpuTicks {
+  Counter total, idle;
+
+  Number busy(std::string_view line) {
+    constexpr int kColumns = 8;  // user nice system idle iowait irq softirq steal; guest time is within user
+    constexpr int kIdle = 3, kWaiting = 4;
+    double all = 0, unused = 0;
+    for (int column = 0; column < kColumns; ++column) {
+      const std::string_view word = next_word(line);
+      const Number ticks = word.empty() ? 0 : to_number(word);  // old kernels have fewer columns
+      if (!ticks) {
+        return std::nullopt;
+      }
+      all += *ticks;
+      unused += column == kIdle || column == kWaiting ? *ticks : 0;
+    }
+    const Number more = total.since(all), more_unused = idle.since(unused);
+    return more && more_unused && *more > 0 && *more_unused <= *more ? Number(1 - *more_unused / *more) : std::nullopt;
+  }
+};
+
+// ---- disk
+
+// Of all processes of the machine. A filesystem over several disks has no line of its own.
+Number bytes_written(const fs::path& stats, double wanted_major, double wanted_minor) {
+  constexpr double kSector = 512;        // bytes, whatever the disk's own are
+  constexpr size_t kSectorsWritten = 7;  // place in /proc/diskstats, counted behind the name
+  const std::string content = read_pseudo_file(stats);
+  for (std::string_view text = content; !text.empty();) {
+    std::string_view line = next_line(text);
+    const auto [found_major, found_minor] = next_numbers<2>(line);
+    if (found_major == wanted_major && found_minor == wanted_minor) {
+      next_word(line);  // its name
+      const Number sectors = next_numbers<kSectorsWritten>(line).back();
+      return sectors ? Number(*sectors * kSector) : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+// ---- network
+
+constexpr size_t kMostInterfaces = 16;  // hosts of containers have hundreds
+constexpr size_t kMostName = 64;        // bytes; the kernel's limit is 15
+
+// Columns of /proc/net/dev behind the name.
+struct Column {
+  const char* name;
+  size_t place;
+};
+constexpr Column kColumns[] = {{"received_bytes", 0}, {"received_packets", 1}, {"received_dropped", 3},
+                               {"sent_bytes", 8},     {"sent_packets", 9},     {"sent_dropped", 11}};
+constexpr size_t kPlaces = 12;
+
+class NetworkProbe {
+ public:
+  NetworkProbe(fs::path root, std::string interface) : root_(std::move(root)), interface_(std::move(interface)) {}
+
+  void operator()(Record& record, double) {
+    const std::map<std::string, Values> found = devices();
+    if (const auto own = found.find(interface_); own != found.end()) {
+      add(record, "network_", interface_, own->second, own_);
+    }
+    const std::set<std::string> addressed = with_address();
+    std::map<std::string, Counters> seen;
+    for (const auto& [name, values] : found) {
+      if (seen.size() < kMostInterfaces && addressed.contains(name) && is_up(name)) {
+        Counters& counters = seen[name] = others_[name];
+        add(record, "net." + name + ".", name, values, counters);
+      }
+    }
+    others_ = std::move(seen);  // what went away is forgotten
+  }
+
+ private:
+  using Counters = std::array<Counter, std::size(kColumns)>;
+  using Values = std::array<Number, kPlaces>;
+
+  std::map<std::string, Values> devices() const {
+    std::map<std::string, Values> found;
+    const std::string content = read_pseudo_file(root_ / "proc/net/dev");
+    for (std::string_view text = content; !text.empty();) {
+      std::string_view line = next_line(text);
+      const size_t colon = line.find(':');
+      if (colon == std::string_view::npos) {
+        continue;  // the two lines of headings
+      }
+      std::string_view head = line.substr(0, colon);
+      const std::string_view name = next_word(head);
+      line.remove_prefix(colon + 1);
+      if (name.empty() || name.size() > kMostName || name.find('/') != std::string_view::npos || name == "..") {
+        continue;  // the name becomes part of a path
+      }
+      found.emplace(name, next_numbers<kPlaces>(line));
+    }
+    return found;
+  }
+
+  // IPv4 as far as there is a route, IPv6.
+  std::set<std::string> with_address() const {
+    std::set<std::string> names;
+    const std::string routes = read_pseudo_file(root_ / "proc/net/route");
+    std::string_view text = routes;
+    for (next_line(text); !text.empty();) {
+      std::string_view line = next_line(text);
+      names.emplace(next_word(line));
+    }
+    const std::string addresses = read_pseudo_file(root_ / "proc/net/if_inet6");
+    for (text = addresses; !text.empty();) {
+      std::string_view line = next_line(text), last;
+      for (std::string_view word = next_word(line); !word.empty(); word = next_word(line)) {
+        last = word;  // the name
+      }
+      names.emplace(last);
+    }
+    return names;
+  }
+
+  std::string attribute(const std::string& name, const char* what) const {
+    const std::string content = read_pseudo_file(root_ / "sys/class/net" / name / what);
+    std::string_view text = content;
+    return std::string(next_word(text));
+  }
+
+  // Loopback and tunnels do not know whether they are.
+  bool is_up(const std::string& name) const {
+    const std::string state = attribute(name, "operstate");
+    return state == "up" || state == "unknown";
+  }
+
+  void add(Record& record, const std::string& prefix, const std::string& name, const Values& values,
+           Counters& counters) const {
+    for (size_t i = 0; i < std::size(kColumns); ++i) {
+      if (const Number value = values[kColumns[i].place]) {
+        add_known(record, prefix + kColumns[i].name, counters[i].since(*value));
+      }
+    }
+    // Mbit/s; -1 or unreadable if the driver does not know.
+    const Number speed = to_number(attribute(name, "speed"));
+    if (speed && *speed > 0 && *speed < UINT32_MAX) {
+      record.add(prefix + "link_bits_per_second", *speed * 1e6);
+    }
+  }
+
+  fs::path root_;
+  std::string interface_;
+  Counters own_;
+  std::map<std::string, Counters> others_;
+};
+
+}  // namespace
+
+Probe make_cpu_probe(const fs::path& root) {
+  return [stat = root / "proc/stat", load = root / "proc/loadavg", ticks = CpuTicks()](Record& record, double) mutable {
+    const std::string content = read_pseudo_file(stat);
+    std::string_view text = content, line = next_line(text);
+    if (next_word(line) == "cpu") {
+      add_known(record, "cpu_busy", ticks.busy(line));
+    }
+    double cores = 0;
+    for (line = next_line(text); line.starts_with("cpu"); line = next_line(text)) {
+      ++cores;
+    }
+    if (cores > 0) {
+      record.add("cpu_cores", cores);
+    }
+    const std::string loads = read_pseudo_file(load);
+    std::string_view words = loads;
+    add_known(record, "load", to_number(next_word(words)));
+  };
+}
+
+Probe make_memory_probe(const fs::path& root) {
+  return [path = root / "proc/meminfo"](Record& record, double) {
+    const std::string content = read_pseudo_file(path);
+    Number total, available;  // kB
+    for (std::string_view text = content; !text.empty() && !(total && available);) {
+      std::string_view line = next_line(text);
+      const std::string_view name = next_word(line);
+      if (name == "MemTotal:") {
+        total = to_number(next_word(line));
+      } else if (name == "MemAvailable:") {
+        available = to_number(next_word(line));
+      }
+    }
+    if (total && available && *available <= *total) {
+      record.add("memory_used_bytes", 1024 * (*total - *available));
+      record.add("memory_available_bytes", 1024 * *available);
+      record.add("memory_total_bytes", 1024 * *total);
+    }
+  };
+}
+
+Probe make_process_probe(const fs::path& root) {
+  return [stat = root / "proc/self/stat", io = root / "proc/self/io", cpu = Counter(), written = Counter()](
+             Record& record, double) mutable {
+    // Places in /proc/self/stat, counted behind the name in brackets.
+    constexpr size_t kUserTicks = 11, kSystemTicks = 12, kThreads = 17, kPages = 21;
+    const std::string content = read_pseudo_file(stat);
+    if (const size_t name_end = content.rfind(')'); name_end != std::string::npos) {  // the name may hold anything
+      std::string_view words = std::string_view(content).substr(name_end + 1);
+      const std::array<Number, kPages + 1> numbers = next_numbers<kPages + 1>(words);
+      if (const Number user = numbers[kUserTicks], system = numbers[kSystemTicks]; user && system) {
+        add_known(record, "process_cpu_seconds",
+                  cpu.since((*user + *system) / static_cast<double>(sysconf(_SC_CLK_TCK))));
+      }
+      if (const Number pages = numbers[kPages]) {
+        record.add("process_memory_bytes", *pages * static_cast<double>(sysconf(_SC_PAGESIZE)));
+      }
+      add_known(record, "process_threads", numbers[kThreads]);
+    }
+    const std::string counts = read_pseudo_file(io);
+    for (std::string_view text = counts; !text.empty();) {
+      std::string_view line = next_line(text);
+      if (next_word(line) == "write_bytes:") {
+        if (const Number bytes = to_number(next_word(line))) {
+          add_known(record, "process_written_bytes", written.since(*bytes));
+        }
+      }
+    }
+  };
+}
+
+Probe make_disk_probe(const fs::path& root, const fs::path& directory) {
+  return [stats = root / "proc/diskstats", directory, written = Counter()](Record& record, double) mutable {
+    struct statvfs space {};
+    if (statvfs(directory.c_str(), &space) == 0 && space.f_blocks > 0) {
+      const auto block = static_cast<double>(space.f_frsize);
+      record.add("disk_free_bytes", static_cast<double>(space.f_bavail) * block);
+      record.add("disk_total_bytes", static_cast<double>(space.f_blocks) * block);
+    }
+    struct stat status {};
+    if (stat(directory.c_str(), &status) == 0) {
+      if (const Number bytes = bytes_written(stats, major(status.st_dev), minor(status.st_dev))) {
+        add_known(record, "disk_written_bytes", written.since(*bytes));
+      }
+    }
+  };
+}
+
+Probe make_network_probe(const fs::path& root, const std::string& interface) { return NetworkProbe(root, interface); }
+
+}  // namespace tandem::observe
