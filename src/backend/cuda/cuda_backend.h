@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/late_sums.h"
+#include "backend/cuda/products.h"
 
 namespace tandem::backend {
 
@@ -51,12 +52,12 @@ class CudaBackend final : public Backend {
 
   // ---- for the ops
   int processors() const { return processors_; }  // streaming multiprocessors
+  const cuda::Chip& chip();                       // for kernel_of
   cudaStream_t queue() const { return stream_; }  // of all ops
   cuda::Gemm& gemm() { return *gemm_; }
   cuda::LateSums& late_sums() { return *late_sums_; }
   // Memory for what an op adds up in parts; the next op overwrites it. Fixed at construction, so that it may be asked
   // for while work is recorded.
-  size_t scratch_bytes() const { return scratch_.bytes(); }
   template <class T>
   T* scratch(int64_t count) {
     require(static_cast<size_t>(count) * sizeof(T) <= scratch_.bytes(), "an op wants {} bytes of scratch memory of {}",
@@ -69,7 +70,8 @@ class CudaBackend final : public Backend {
   static cudaError_t look_for_code(cudaFuncAttributes& found);  // of this program for the chosen GPU
 
   int device_;
-  int processors_ = 0;                  // streaming multiprocessors
+  int processors_ = 0;
+  cuda::Chip chip_;                     // asked of the driver when the first product wants to know
   cudaStream_t stream_ = nullptr;       // all ops
   cudaStream_t copy_stream_ = nullptr;  // data on its way in
   Buffer scratch_;

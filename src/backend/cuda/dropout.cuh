@@ -32,6 +32,11 @@ struct DropoutArguments {
   bool on() const { return threshold > 0; }
 };
 
+// Whether quick_keep_pair of fused_epilogue.cuh is right for this threshold.
+__host__ __device__ constexpr bool quick_keep_possible(uint32_t threshold) {
+  return ((threshold - 1) & 0x7FFF) - 1 < 0x7F80;
+}
+
 // The two bf16 of a pair whose 16-bit lanes reach the limit (threshold << 16), 0 in place of the others. Not for rate
 // 1, where the scale is 0 anyway.
 __device__ inline uint32_t keep_pair(uint32_t pair, uint32_t lanes, uint32_t limit) {

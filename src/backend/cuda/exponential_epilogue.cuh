@@ -5,7 +5,6 @@
 #pragma once
 
 #include "backend/cuda/fused_epilogue.cuh"
-#include "backend/cuda/fused_product.h"
 #include "backend/cuda/logit_row.cuh"
 
 namespace tandem::backend::cuda {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "backend/cuda/hopper.cuh"
+#include "backend/cuda/hopper_products.h"
 #include "backend/cuda/mma.cuh"
 #include "backend/cuda/philox_rows.cuh"
 
@@ -15,7 +16,6 @@ namespace tandem::backend::cuda {
 constexpr int kGroupThreads = 128;  // a group of four warps
 constexpr int kGroupWarps = 4;
 constexpr int kGroupRows = 64;
-constexpr int kTileCols = 256;
 constexpr int kChunkCols = kTileCols / kGroupWarps;
 constexpr int kChunkRows = kGroupRows / kGroupWarps;
 constexpr uint32_t kChunkBytes = kGroupRows * kChunkCols * sizeof(Bf16);
@@ -23,17 +23,11 @@ constexpr uint32_t kSlotBytes = kGroupWarps * kChunkBytes;  // a group's 64 x 25
 
 constexpr int kGroups = 2;  // that multiply; one more finishes
 constexpr int kThreads = (kGroups + 1) * kGroupThreads;
-constexpr int kTileRows = kGroupRows * kGroups;
-constexpr int kDepth = 64;  // of a stage: one row of the swizzle, 128 bytes
+static_assert(kTileRows == kGroupRows * kGroups);
 constexpr int kStages = 3;
 constexpr uint32_t kBytesA = kTileRows * kDepth * sizeof(Bf16), kBytesB = kTileCols * kDepth * sizeof(Bf16);
 constexpr uint32_t kStageBytes = kBytesA + kBytesB;
 constexpr uint32_t kPatternBytes = 1024;
-
-// Whether quick_keep_pair is right for this threshold.
-__host__ __device__ constexpr bool quick_keep_possible(uint32_t threshold) {
-  return ((threshold - 1) & 0x7FFF) - 1 < 0x7F80;
-}
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 

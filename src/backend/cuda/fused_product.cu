@@ -13,7 +13,6 @@
 
 #include "backend/cuda/exponential_epilogue.cuh"
 #include "backend/cuda/fused_epilogue.cuh"
-#include "backend/cuda/fused_product.h"
 
 namespace tandem::backend::cuda {
 
@@ -27,8 +26,8 @@ constexpr uint32_t kGatesFrom = kBiasFrom + kBiasSlots * kBiasBytes, kMostGateBy
 constexpr size_t kSharedBytes = kPatternBytes + kGatesFrom + kGroups * kGroupThreads * kMostGateBytes;
 
 // Tiles of a cluster in the order in which they are done: column by column of a band of rows, then the band before it.
-// Norms and what product_norm.h multiplies go from the first row to the last, these products the other way: of what the
-// kernel before wrote they find the last rows in the L2 cache, and leave the first ones there for the next. Wide
+// Norms and what product_norm.cu multiplies go from the first row to the last, these products the other way: of what
+// the kernel before wrote they find the last rows in the L2 cache, and leave the first ones there for the next. Wide
 // results have bands of several rows of tiles, so that the second factor, which may not stay in the L2 cache beside
 // what is written, is read once for all of them.
 struct Shape {
@@ -377,13 +376,6 @@ void run_product(const View& result, const ConstView& a, const ConstView& w, con
 }
 
 }  // namespace
-
-bool fused_product_possible(const View& result, const ConstView& a, const ConstView& w, const ConstView& gate) {
-  const auto fits = [](const ConstView& view) { return vectors_of_8(view) && view.cols % kDepth == 0; };
-  const bool gate_fits = gate.empty() || (reinterpret_cast<uintptr_t>(gate.data) % 8 == 0 && gate.stride % 2 == 0);
-  return has_body(fused_product_kernel<DropoutEpilogue>) && fits(result) && fits(a) && fits(w) && gate_fits &&
-         result.rows < INT32_MAX / 2;
-}
 
 void fused_forward(const View& y, const ConstView& x, const ConstView& w, const ConstView& bias, const View& gate,
                    const DropoutArguments& dropout, int processors, cudaStream_t stream) {

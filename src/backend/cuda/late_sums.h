@@ -32,7 +32,7 @@ class LateSums {
  public:
   LateSums(Buffer memory, cudaStream_t stream) : memory_(std::move(memory)), stream_(stream) {}
 
-  bool fits(int64_t floats) const { return floats <= capacity(); }
+  int64_t capacity() const { return static_cast<int64_t>(memory_.bytes() / sizeof(float)); }  // floats
   // Room for the parts of an op, aligned for vectors. What it gets must be given to `add` before the next call.
   float* room(int64_t floats);
   // sums = or += parts[0] + parts[1] + ...; no rows: the sums are 0. At once, unless held.
@@ -42,7 +42,6 @@ class LateSums {
   void hold(bool on);
 
  private:
-  int64_t capacity() const { return static_cast<int64_t>(memory_.bytes() / sizeof(float)); }
   void settle();
   void forget();
 

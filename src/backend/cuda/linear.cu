@@ -1,10 +1,10 @@
-// Bias and relu run in the product's own epilogue; dropout after relu too, where fused_product.h can. Otherwise dropout
-// and the other activations need a pass of their own, in which relu also notes one bit for each element where the
-// gradient flows (the gate).
+// Bias and relu run in the product's own epilogue; dropout after relu too, where fused_product.cu can. Otherwise
+// dropout and the other activations need a pass of their own, in which relu also notes one bit for each element where
+// the gradient flows (the gate).
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/dropout.cuh"
-#include "backend/cuda/fused_product.h"
+#include "backend/cuda/hopper_products.h"
 
 namespace tandem::backend {
 
@@ -108,9 +108,8 @@ void op::Linear::run(CudaBackend& gpu) const {
   const bool curved = activation == Activation::gelu || activation == Activation::swish;
   const View product = curved && !pre.empty() ? pre : y;
   const View bits = activation == Activation::relu ? gate : View{};
-  const bool pass = curved || DropoutArguments(dropout).on() || !bits.empty();
-  if (pass && activation == Activation::relu && !bias.empty() && vectors_of_8(bias) &&
-      fused_product_possible(y, x, w, bits)) {
+  const ProductKernel kernel = kernel_of(*this, gpu.chip());
+  if (kernel == ProductKernel::fused) {
     fused_forward(y, x, w, bias, bits, DropoutArguments(dropout), gpu.processors(), gpu.queue());
     return;
   }
@@ -120,7 +119,7 @@ void op::Linear::run(CudaBackend& gpu) const {
                   .transpose_b = true,
                   .epilogue = gemm_epilogue(!bias.empty(), activation == Activation::relu),
                   .bias = bias});
-  if (pass) {
+  if (kernel == ProductKernel::cublas_and_passes) {
     launch_activate(curved ? activation : Activation::none, y, product, bits, dropout, gpu.queue());
   }
 }

@@ -1,10 +1,10 @@
-// The product, then one pass over its result where a mask or the columns' sums are wanted, unless fused_product.h can
+// The product, then one pass over its result where a mask or the columns' sums are wanted, unless fused_product.cu can
 // do both at once.
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/column_sums.cuh"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/dropout.cuh"
-#include "backend/cuda/fused_product.h"
+#include "backend/cuda/hopper_products.h"
 
 namespace tandem::backend {
 
@@ -99,9 +99,9 @@ void op::LinearBackwardInput::run(CudaBackend& gpu) const {
   const bool sums = !column_sums.empty();
   require(!(masked && accumulate), "a masked gradient is written, not added to");
   const ConstView bits = activation == Activation::relu ? gate : ConstView{};
-  const int64_t fused_sums = sums ? fused_parts(dx.rows) * dx.cols : 0;
-  if (!bits.empty() && gpu.late_sums().fits(fused_sums) && fused_product_possible(dx, dy, w, bits)) {
-    float* partial = sums ? gpu.late_sums().room(fused_sums) : nullptr;
+  const ProductKernel kernel = kernel_of(*this, gpu.chip());
+  if (kernel == ProductKernel::fused) {
+    float* partial = sums ? gpu.late_sums().room(fused_parts(dx.rows) * dx.cols) : nullptr;
     fused_backward(dx, dy, w, bits, drop.scale, partial, gpu.processors(), gpu.queue());
     if (sums) {
       gpu.late_sums().add(sums_of(column_sums, accumulate_sums), partial, fused_parts(dx.rows));
@@ -109,7 +109,7 @@ void op::LinearBackwardInput::run(CudaBackend& gpu) const {
     return;
   }
   gpu.gemm().run({.c = dx, .a = dy, .b = w, .beta = accumulate ? 1.0F : 0.0F});
-  if (!masked && !sums) {
+  if (kernel == ProductKernel::cublas) {
     return;
   }
   const int64_t column_blocks = divide_up(dx.cols, kSumColumns);

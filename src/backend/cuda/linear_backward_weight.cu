@@ -1,6 +1,6 @@
 #include "backend/cuda/column_sums.cuh"
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/weight_gradient.h"
+#include "backend/cuda/hopper_products.h"
 
 namespace tandem::backend {
 
@@ -58,8 +58,8 @@ void op::LinearBackwardWeights::run(CudaBackend& gpu) const {
       sum_columns(dbias, dy, accumulate, gpu);
     }
   }
-  if (weight_gradients_possible(gradients, gpu.processors())) {
-    weight_gradients(gradients, accumulate, gpu.processors(), gpu.queue());
+  if (const ProductKernel kernel = kernel_of(*this, gpu.chip()); kernel != ProductKernel::cublas) {
+    weight_gradients(gradients, accumulate, kernel, gpu.queue());
     return;
   }
   for (const auto& [dw, dbias, dy, x] : gradients) {

@@ -1,13 +1,14 @@
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/product_norm.h"
+#include "backend/cuda/hopper_products.h"
 
 namespace tandem::backend {
 
 void op::LinearResidualNorm::run(CudaBackend& gpu) const {
-  if (cuda::product_norm_possible(*this, gpu.processors())) {
-    cuda::product_norm(*this, gpu.processors(), gpu.queue());
-  } else {
+  const cuda::ProductKernel kernel = cuda::kernel_of(*this, gpu.chip());
+  if (kernel == cuda::ProductKernel::cublas_and_passes) {
     run_in_parts(gpu);
+  } else {
+    cuda::product_norm(*this, kernel, gpu.processors(), gpu.queue());
   }
 }
 

@@ -10,7 +10,6 @@
 #include <algorithm>
 
 #include "backend/cuda/norm_epilogue.cuh"
-#include "backend/cuda/product_norm.h"
 
 namespace tandem::backend::cuda {
 
@@ -301,32 +300,12 @@ void run(const op::LinearResidualNorm& p, int processors, cudaStream_t stream) {
 
 }  // namespace
 
-// Microseconds in a chain with a pass that makes x, with dropout, and by the best of eight algorithms of cuBLASLt with
-// residual_norm behind it (H200 at 700 W, sustained): 25,024 rows of 512 from 512 39 and 50, from 2048 92 and 105;
-// 12,512 rows 21 and 25, 55 and 51 (a second round with half of the clusters idle); 8,000 rows 12 and 15.5, 29.5 and
-// 32.7; 25,024 rows of 1024 from 1024 115 and 141, from 4096 357 and 345.
-bool product_norm_possible(const op::LinearResidualNorm& p, int processors) {
-  const DropoutArguments dropout(p.dropout);
-  const bool drops = !dropout.on() || quick_keep_possible(dropout.threshold);
-  const bool pairs = reinterpret_cast<uintptr_t>(p.statistics.data) % 8 == 0 && p.statistics.stride % 2 == 0;
-  const bool fits = p.x.dtype == DType::bf16 && p.gamma.dtype == DType::f32 && !p.sum.empty() && vectors_of_8(p.sum) &&
-                    vectors_of_8(p.normed) && vectors_of_8(p.residual) && vectors_of_8(p.x) && vectors_of_8(p.w);
-  const int64_t cols = p.normed.cols, depth = p.x.cols, most_depth = cols == 2 * kTileCols ? 2048 : 1024;
-  if (!drops || !pairs || !fits || (cols != 2 * kTileCols && cols != 4 * kTileCols) || depth == 0 ||
-      depth % kDepth != 0 || depth > most_depth || p.normed.rows >= INT32_MAX / 2 ||
-      p.normed.rows * cols < int64_t{processors} * kTileRows * kTileCols / 2 ||  // not worth asking the driver
-      !has_body(product_norm_kernel<2>)) {
-    return false;
-  }
-  // How full the rounds are, in percent.
-  const int clusters = cols == 2 * kTileCols ? clusters_at_once<2>(processors) : clusters_at_once<4>(processors);
-  const int64_t tiles = divide_up(p.normed.rows, kTileRows), rounds = divide_up(tiles, std::max(clusters, 1));
-  return tiles * 100 >= rounds * clusters * (depth <= 512 && rounds > 1 ? 72 : 90) && tiles > 0 && clusters > 0;
+std::optional<int> norm_clusters_of_4(int processors) {
+  return has_body(product_norm_kernel<4>) ? std::optional(clusters_at_once<4>(processors)) : std::nullopt;
 }
 
-void product_norm(const op::LinearResidualNorm& p, int processors, cudaStream_t stream) {
-  const auto chosen = p.normed.cols == 2 * kTileCols ? run<2> : run<4>;
-  chosen(p, processors, stream);
+void product_norm(const op::LinearResidualNorm& p, ProductKernel kernel, int processors, cudaStream_t stream) {
+  (kernel == ProductKernel::norm_of_2 ? run<2> : run<4>)(p, processors, stream);
 }
 
 }  // namespace tandem::backend::cuda

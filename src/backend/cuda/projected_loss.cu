@@ -10,7 +10,7 @@
 #include <cfloat>
 
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/fused_product.h"
+#include "backend/cuda/hopper_products.h"
 #include "backend/cuda/logit_row.cuh"
 
 namespace tandem::backend {
@@ -20,9 +20,9 @@ namespace {
 using namespace cuda;
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr int kRowsOfBlock = kWarp;  // of row_losses_kernel
-constexpr int kPerWarp = 8 * kWarp;  // columns that a warp reads at one time
-constexpr int kMostVectors = 4;      // so of a row; wider ones take the other way
+constexpr int kRowsOfBlock = kWarp;                   // of row_losses_kernel
+constexpr int kPerWarp = 8 * kWarp;                   // columns that a warp reads at one time
+constexpr int kMostVectors = kWidestLoss / kPerWarp;  // so of a row
 // e^(logit - shift) at the label is about 2^this: so pieces that are 2^-36 as likely still count, and a logit may be
 // 131 above the label's before it is taken for a smaller one (kMostExponent).
 constexpr int kLabelExponent = -90;
@@ -477,17 +477,16 @@ void with_vectors(int64_t d, const Body& body) {
   }
 }
 
-bool fits(const op::ProjectedLoss& loss) {
-  return loss.x.dtype == DType::bf16 && loss.dw.dtype == DType::f32 && loss.x.rows > 0 && loss.w.rows > 1 &&
-         loss.x.cols <= kMostVectors * kPerWarp && loss.w.rows < INT32_MAX / kThreads && vectors_of_8(loss.dx) &&
-         fused_product_possible(loss.logits, loss.x, loss.w, {});
-}
-
 }  // namespace
 
-void op::ProjectedLoss::run(CudaBackend& gpu) const {
+size_t cuda::loss_scratch_bytes(const op::ProjectedLoss& loss, int processors) {
   Pieces counted{nullptr};
-  if (!fits(*this) || (arguments_of(*this, gpu.processors(), counted), counted.used > gpu.scratch_bytes())) {
+  arguments_of(loss, processors, counted);
+  return counted.used;
+}
+
+void op::ProjectedLoss::run(CudaBackend& gpu) const {
+  if (kernel_of(*this, gpu.chip()) != ProductKernel::fused) {
     run_in_parts(gpu);
     return;
   }

@@ -11,7 +11,7 @@
 #include <algorithm>
 
 #include "backend/cuda/hopper.cuh"
-#include "backend/cuda/weight_gradient.h"
+#include "backend/cuda/hopper_products.h"
 
 namespace tandem::backend::cuda {
 
@@ -19,9 +19,9 @@ namespace {
 
 constexpr int kProducts = 2;
 constexpr int kCluster = 2;
-constexpr int kTileCols = 128, kHalfCols = kTileCols / 2;
-constexpr int kDepth = 64;                                  // tokens of a stage
-constexpr uint32_t kBoxBytes = kDepth * 64 * sizeof(Bf16);  // 64 columns of a stage
+constexpr int kHalfCols = kPairCols / 2;
+constexpr int kTokens = 64;                                  // tokens of a stage
+constexpr uint32_t kBoxBytes = kTokens * 64 * sizeof(Bf16);  // 64 columns of a stage
 constexpr uint32_t kPatternBytes = 1024;
 
 // A unit: eight columns of a warp's 16 rows, four sums in each lane.
@@ -39,12 +39,12 @@ struct Shape {
   static constexpr int kWarps = 4 * kGroups;  // that multiply
   static constexpr int kThreads = (kWarps + 1) * kWarp;
   static constexpr int kStages = kStages_;
-  static constexpr uint32_t kTokensOfX = kGroups * kBoxBytes;  // where they begin in a stage
-  static constexpr uint32_t kStageBytes = kTokensOfX + kTileCols / 64 * kBoxBytes;
+  static constexpr uint32_t kFirstOfX = kGroups * kBoxBytes;  // where they begin in a stage
+  static constexpr uint32_t kStageBytes = kFirstOfX + kPairCols / 64 * kBoxBytes;
   static constexpr size_t kSharedBytes = kPatternBytes + kStages * kStageBytes + kWarps * kRowsBytes;
 
   static int64_t clusters(const View& dw) {
-    return divide_up(dw.rows, kTileRows * (kSplit ? 1 : kCluster)) * divide_up(dw.cols, kTileCols);
+    return divide_up(dw.rows, kTileRows * (kSplit ? 1 : kCluster)) * divide_up(dw.cols, kPairCols);
   }
 };
 using Small = Shape<1, 6, true>;
@@ -60,7 +60,7 @@ struct Product {
 
 struct Products {
   Product product[kProducts];
-  int steps;  // of kDepth
+  int steps;  // of kTokens
   bool accumulate;
 };
 
@@ -78,7 +78,7 @@ template <class S>
 __device__ Part part_of(const Product& product, int cluster, int steps) {
   const int rank = static_cast<int>(rank_in_cluster());
   Part part{.row = cluster / product.column_tiles * S::kTileRows,
-            .col = cluster % product.column_tiles * kTileCols,
+            .col = cluster % product.column_tiles * kPairCols,
             .rank = rank,
             .end = steps};
   if constexpr (S::kSplit) {
@@ -97,17 +97,17 @@ __device__ void bring_stages(Stages<S> stages, const Product& product, const Par
     arrive_and_expect(stages.full_now(), S::kStageBytes);
 #pragma unroll
     for (int i = 0; i < S::kTileRows / 64; ++i) {
-      load_box(stages.at() + i * kBoxBytes, product.dy, step * kDepth, part.row + i * 64, stages.full_now());
+      load_box(stages.at() + i * kBoxBytes, product.dy, step * kTokens, part.row + i * 64, stages.full_now());
     }
-    const uint32_t x = stages.at() + S::kTokensOfX;
+    const uint32_t x = stages.at() + S::kFirstOfX;
     if constexpr (S::kSplit) {
 #pragma unroll
-      for (int i = 0; i < kTileCols / 64; ++i) {
-        load_box(x + i * kBoxBytes, product.x, step * kDepth, part.col + i * 64, stages.full_now());
+      for (int i = 0; i < kPairCols / 64; ++i) {
+        load_box(x + i * kBoxBytes, product.x, step * kTokens, part.col + i * 64, stages.full_now());
       }
     } else {
-      static_assert(kTileCols == kCluster * 64);
-      load_box_to(x + part.rank * kBoxBytes, product.x, step * kDepth, part.col + part.rank * 64, stages.full_now(),
+      static_assert(kPairCols == kCluster * 64);
+      load_box_to(x + part.rank * kBoxBytes, product.x, step * kTokens, part.col + part.rank * 64, stages.full_now(),
                   (1 << kCluster) - 1);
     }
     stages.advance();
@@ -121,10 +121,10 @@ __device__ void multiply_stages(float (&sums)[64], Stages<S> stages, const Part&
   for (int step = part.first; step < part.end; ++step) {
     stages.wait_full();
     const uint64_t a = tile_descriptor(stages.at() + group * kBoxBytes, kBoxBytes);
-    const uint64_t b = tile_descriptor(stages.at() + S::kTokensOfX, kBoxBytes);
+    const uint64_t b = tile_descriptor(stages.at() + S::kFirstOfX, kBoxBytes);
     begin_products();
 #pragma unroll
-    for (int i = 0; i < kDepth / 16; ++i) {
+    for (int i = 0; i < kTokens / 16; ++i) {
       const uint64_t tokens = descriptor_step(i * 16 * 128);
       multiply_64x128(sums, a + tokens, b + tokens, step > part.first || i > 0);
     }
@@ -265,13 +265,13 @@ void launch_products(Products products, std::span<const WeightGradient> gradient
   for (size_t i = 0; i < kProducts; ++i) {
     const WeightGradient& from = gradients[i];
     Product& to = products.product[i];
-    to = {.dy = map_of(from.dy, kDepth),
-          .x = map_of(from.x, kDepth),
+    to = {.dy = map_of(from.dy, kTokens),
+          .x = map_of(from.x, kTokens),
           .dw = data<float>(from.dw),
           .stride = from.dw.stride,
           .rows = static_cast<int>(from.dw.rows),
           .cols = static_cast<int>(from.dw.cols),
-          .column_tiles = static_cast<int>(divide_up(from.dw.cols, kTileCols)),
+          .column_tiles = static_cast<int>(divide_up(from.dw.cols, kPairCols)),
           .clusters = static_cast<int>(S::clusters(from.dw))};
     clusters += to.clusters;
   }
@@ -279,43 +279,17 @@ void launch_products(Products products, std::span<const WeightGradient> gradient
          {static_cast<unsigned>(clusters * kCluster), S::kThreads, S::kSharedBytes, stream, kCluster}, products);
 }
 
-template <class S>
-bool fit_at_once(std::span<const WeightGradient> gradients, int processors) {
-  return (S::clusters(gradients[0].dw) + S::clusters(gradients[1].dw)) * kCluster <= processors;
-}
-
 }  // namespace
 
-// Microseconds between passes over 4 MB, cold cache, here and for the two products one after the other (the best of
-// eight algorithms of cuBLASLt, or for 512 x 512 a kernel that was no slower): 512 x 512 and 1536 x 512 1,000
-// tokens 7.3 and 10.6, 2,048 10.2 and 14.0, 4,032 16.2 and 21.6, 6,144 22.9 and 29.7, 8,000 28.7 and 38.5; 512 x 512
-// twice 4.7 and 7.8, 7.4 and 10.5, 11.7 and 14.7, 17.5 and 18.9, 22.4 and 23.0. 512 x 2048 and 2048 x 512, 4,032
-// tokens, each alone: 26.6 and 31.7.
-bool weight_gradients_possible(std::span<const WeightGradient> gradients, int processors) {
-  constexpr int64_t kMostTokens = 8192;
-  const auto vectors = [](const ConstView& view) {
-    return view.size() > 0 && vectors_of_8(view) && view.cols % 64 == 0;
-  };
-  const auto fits = [&](const WeightGradient& gradient) {
-    const View& dw = gradient.dw;
-    return vectors(gradient.dy) && vectors(gradient.x) && gradient.dy.rows == gradients[0].dy.rows &&
-           reinterpret_cast<uintptr_t>(dw.data) % sizeof(float4) == 0 && dw.stride % 4 == 0;
-  };
-  return gradients.size() == kProducts && std::ranges::all_of(gradients, fits) && gradients[0].dy.rows <= kMostTokens &&
-         fit_at_once<Pair>(gradients, processors) && has_body(weight_gradients_kernel<Pair>);
-}
-
-void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, int processors, cudaStream_t stream) {
+void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, ProductKernel kernel,
+                      cudaStream_t stream) {
   // At least one step for each block; steps behind the last token bring zeros.
-  const auto steps = static_cast<int>(std::max<int64_t>(divide_up(gradients[0].dy.rows, kDepth), kCluster));
+  const auto steps = static_cast<int>(std::max<int64_t>(divide_up(gradients[0].dy.rows, kTokens), kCluster));
   const Products products{.steps = steps, .accumulate = accumulate};
-  if (fit_at_once<Small>(gradients, processors)) {
-    launch_products<Small>(products, gradients, stream);
-  } else if (fit_at_once<Large>(gradients, processors)) {
-    launch_products<Large>(products, gradients, stream);
-  } else {
-    launch_products<Pair>(products, gradients, stream);
-  }
+  const auto launch = kernel == ProductKernel::pair_64    ? launch_products<Small>
+                      : kernel == ProductKernel::pair_128 ? launch_products<Large>
+                                                          : launch_products<Pair>;
+  launch(products, gradients, stream);
 }
 
 }  // namespace tandem::backend::cuda

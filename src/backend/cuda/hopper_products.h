@@ -1,18 +1,21 @@
-// Matrix products on Hopper with an epilogue that cuBLASLt does not have and whose own pass over [rows, out] would cost
-// as much as the product: relu, dropout and their gradients in a feed-forward layer, exponentials of logits.
+// Our own matrix products, on Hopper: what cuBLASLt has no epilogue for. products.h says when they are taken.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <optional>
+
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/dropout.cuh"
-#include "tensor/view.h"
+#include "backend/cuda/products.h"
 
 namespace tandem::backend::cuda {
 
-// Whether result [rows, cols] = a times w, with a row of bits (i32, or empty) for each row, can be computed here: on
-// this GPU, with these sizes and addresses.
-bool fused_product_possible(const View& result, const ConstView& a, const ConstView& w, const ConstView& gate);
+// Tiles of fused_product.cu and product_norm.cu: of the result, that a block has, and of the depth, that are one stage
+// (a row of the swizzle, 128 bytes).
+constexpr int kTileRows = 128, kTileCols = 256, kDepth = 64;
+
+// ---- fused_product.cu: epilogues whose own pass over [rows, out] would cost as much as the product
 
 // y = dropout(relu(x w' + bias)); gate (or empty): a bit for each element, 1 where y is not 0.
 void fused_forward(const View& y, const ConstView& x, const ConstView& w, const ConstView& bias, const View& gate,
@@ -39,5 +42,27 @@ constexpr int kMostExponent = 100;
 // y = e^(x w' - shift), 0 at the label; x w' is rounded to bf16 first.
 void fused_exponentials(const View& y, const ConstView& x, const ConstView& w, const ExponentialRows& rows,
                         int processors, cudaStream_t stream);
+
+// ---- projected_loss.cu: the loss around fused_exponentials
+
+constexpr int kWidestLoss = 1024;                 // columns of x
+constexpr int64_t kMostPieces = INT32_MAX / 256;  // rows of w
+size_t loss_scratch_bytes(const op::ProjectedLoss& loss, int processors);
+
+// ---- product_norm.cu: a sublayer's last product with dropout, the residual connection and the norm behind it; the
+// product itself never goes to memory
+
+// How many clusters of four blocks run at one time; none where the GPU has no code for Hopper's own instructions.
+std::optional<int> norm_clusters_of_4(int processors);
+// kernel: one of those of norms.
+void product_norm(const op::LinearResidualNorm& p, ProductKernel kernel, int processors, cudaStream_t stream);
+
+// ---- weight_gradient.cu: the gradients of two matrices from the same number of tokens in one kernel; dbias is not
+// made
+
+constexpr int kPairCols = 128;  // of a dw, that a cluster of two blocks has
+// dw = dy' x, or += . kernel: one of those of pairs.
+void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, ProductKernel kernel,
+                      cudaStream_t stream);
 
 }  // namespace tandem::backend::cuda
