@@ -60,7 +60,7 @@ class CudaTraining : public testing::CudaTest {
       return;
     }
     std::vector<std::string> source, target, dev_source, dev_target;
-    for (const DemoPair& pair : demo_pairs(6000, 3)) {
+    for (const data::DemoPair& pair : data::demo_pairs(6000, 3)) {
       const bool dev = source.size() >= 5900;
       (dev ? dev_source : source).push_back(pair.source);
       (dev ? dev_target : target).push_back(pair.target);
@@ -70,21 +70,21 @@ class CudaTraining : public testing::CudaTest {
     write_lines(directory_ / "dev.en", dev_source);
     write_lines(directory_ / "dev.de", dev_target);
     lines_ = dev_source;
-    PrepareConfig config;
+    data::PrepareConfig config;
     config.source = {(directory_ / "train.en").string()};
     config.target = {(directory_ / "train.de").string()};
     config.valid_source = (directory_ / "dev.en").string();
     config.valid_target = (directory_ / "dev.de").string();
     config.out = directory_ / "data";
     config.training.vocab_size = 300;
-    prepare(config);
+    data::prepare(config);
   }
 
   void train(const std::string& run, int64_t steps, std::vector<std::string> more, double check_share = 0) {
     more.push_back("data=" + (directory_ / "data").string());
     more.push_back("run=" + (directory_ / run).string());
     more.push_back(fmt::format("stop.max_steps={}", steps));
-    train_model(parse_config(kConfig, "the test's config", more), false, check_share);
+    train::train_model(train::parse_config(kConfig, "the test's config", more), false, check_share);
   }
 
   std::string weights(const std::string& run) const {
@@ -230,9 +230,9 @@ TEST_F(CudaTraining, SentenceBudgetAndOtherModels) {
 TEST_F(CudaTraining, TranslatesAsTheCpuDoes) {
   train("run", 300, {"device=cuda"});
   const auto translations = [&](Backend& backend, DType compute) {
-    InferenceModel model(backend, directory_ / "run", compute);
-    BatchDecoder decoder(backend, model.model(), model.weights());
-    LineTranslator translator(decoder, model.subwords(Side::source), model.subwords(Side::target), 0);
+    store::InferenceModel model(backend, directory_ / "run", compute);
+    decode::BatchDecoder decoder(backend, model.model(), model.weights());
+    decode::LineTranslator translator(decoder, model.subwords(Side::source), model.subwords(Side::target), 0);
     return translator.translate_best(lines_, {});
   };
   const auto on_gpu = translations(*gpu(), DType::bf16), on_cpu = translations(cpu(), DType::f32);

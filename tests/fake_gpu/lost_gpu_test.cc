@@ -369,7 +369,7 @@ TEST_F(FakeGpu, OtherCommandsSayThatTheGpuIsLost) {
     fs::remove(directory_ / "out");
     for (const long lost_at : {1L, total / 3, 2 * total / 3, total}) {
       const Result lost = run(command, "", {"FAKE_GPU_FAILS=" + std::to_string(lost_at)});
-      EXPECT_EQ(lost.exit_code, 1) << command[0] << " at " << lost_at << " of " << observe::total << ": " << lost.err;
+      EXPECT_EQ(lost.exit_code, 1) << command[0] << " at " << lost_at << " of " << total << ": " << lost.err;
       EXPECT_NE(sentence(lost).find("the GPU was lost at "), std::string::npos) << command[0] << ": " << lost.err;
     }
     EXPECT_FALSE(fs::exists(directory_ / "out"));
