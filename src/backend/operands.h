@@ -38,6 +38,29 @@ struct Dropout {
   static constexpr auto inputs = std::tuple(&Dropout::state);
 };
 
+// A matrix of the model [rows, cols] as an op reads it. Kernels for plain values ask for plain(); a kernel for narrower
+// values reads `scales` as well, and one for a product of its own may have its form of them in `packed`.
+struct Weight {
+  ConstView values = {};  // in C, or a narrower type with scales
+  ConstView scales = {};  // empty: the values are what they are
+  ConstView packed = {};  // the same values, laid out for a kernel; or empty
+
+  Weight() = default;
+  Weight(const ConstView& plain) : values(plain) {}  // NOLINT(google-explicit-constructor): a plain matrix is a weight
+  Weight(const View& plain) : values(plain) {}       // NOLINT(google-explicit-constructor)
+
+  int64_t rows() const { return values.rows; }
+  int64_t cols() const { return values.cols; }
+  double bytes() const { return static_cast<double>(values.bytes() + scales.bytes()); }
+  const ConstView& plain() const {
+    require(scales.empty(), "this kernel reads plain weights, not {} with scales", name_of(values.dtype));
+    return values;
+  }
+
+  static constexpr auto outputs = std::tuple();
+  static constexpr auto inputs = std::tuple(&Weight::values, &Weight::scales, &Weight::packed);
+};
+
 enum class Activation : uint8_t { none, relu, gelu, swish };  // gelu: the exact one, with erf
 
 // Where the parts of a batch's rows begin, and the last one's end, from 0. Empty: all rows are one part.

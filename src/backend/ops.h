@@ -70,9 +70,10 @@ struct FillZero {
 struct Linear {
   static constexpr const char* kName = "linear";
   View y;
-  View pre = {};        // [rows, out] in C: receives x w' + bias; needed for gelu and swish, else may be empty
-  View gate = {};       // i32 [rows, (out + 31) / 32] or empty: room for what relu's backward may want to know
-  ConstView x, w;       //
+  View pre = {};   // [rows, out] in C: receives x w' + bias; needed for gelu and swish, else may be empty
+  View gate = {};  // i32 [rows, (out + 31) / 32] or empty: room for what relu's backward may want to know
+  ConstView x;
+  Weight w;
   ConstView bias = {};  // [out] in C, or empty
   Activation activation = Activation::none;
   Dropout dropout = {};
@@ -94,7 +95,8 @@ struct LinearBackwardInput {
   static constexpr bool kOfRounded = true;  // a column may be added up after a rounding that the CPU does not do
   View dx;
   View column_sums = {};  // G [1, in] or empty: the sums of dx over its rows, the gradient of a bias before x
-  ConstView dy, w;
+  ConstView dy;
+  Weight w;
   ConstView saved = {};  // gelu, swish: `pre`; relu: x itself, which is 0 exactly where no gradient flows
   ConstView gate = {};   // the forward's
   Activation activation = Activation::none;
@@ -146,7 +148,8 @@ struct Embed {
   static constexpr const char* kName = "embed";
   View x;                      // C [rows, d]
   ConstView tokens, position;  // i32 [1, rows]
-  ConstView table, positions;  // C [V, d], M [longest, d]
+  Weight table;                // [V, d]
+  ConstView positions;         // M [longest, d]
   float scale = 1;
   Dropout dropout = {};
 
@@ -216,7 +219,8 @@ struct LinearResidualNorm {
   static constexpr const char* kName = "linear_residual_norm";
   View sum, normed, statistics;  // as ResidualNorm writes them
   View branch;                   // scratch, C [rows, d]
-  ConstView x, w;                // C [rows, in], C [d, in]
+  ConstView x;                   // C [rows, in]
+  Weight w;                      // [d, in]
   ConstView bias = {};           // C [1, d] or empty
   ConstView residual, gamma, beta;
   Dropout dropout = {};
@@ -344,7 +348,8 @@ struct ProjectedLoss {
   LossTotals* totals = nullptr;             // added to
   View dx, dw;                              // C [rows, d], G [V, d]
   View logits;                              // scratch, C [rows + DeviceTraits::spare_logit_rows, V]
-  ConstView x, w;                           // C [rows, d], C [V, d]
+  ConstView x;                              // C [rows, d]
+  Weight w;                                 // [V, d]
   ConstView labels;                         // i32 [1, rows], -1 = no label
   float smoothing = 0;
   const StepState* state = nullptr;

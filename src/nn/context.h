@@ -46,7 +46,11 @@ struct Context {
   View take(int64_t rows, int64_t cols) const { return arena.take(weights.compute.dtype, rows, cols); }
   View take_master(int64_t rows, int64_t cols) const { return arena.take(weights.masters.dtype, rows, cols); }
 
-  View compute(ParameterLayout::Id id) const { return layout.in(weights.compute, id); }
+  // The matrices `first` to `last`, which lie together, as one: their rows one after another.
+  backend::Weight weight(ParameterLayout::Id first, ParameterLayout::Id last) const {
+    return layout.in(weights.compute, first, last);
+  }
+  backend::Weight weight(ParameterLayout::Id id) const { return weight(id, id); }
   View master(ParameterLayout::Id id) const { return layout.in(weights.masters, id); }
   View gradient(ParameterLayout::Id id) const { return layout.in(gradients, id); }
 

@@ -13,10 +13,10 @@ float scale_of(int64_t width) { return std::sqrt(static_cast<float>(width)); }
 
 void Embedding::forward(const Context& context, const View& x, const View& tokens, const View& position,
                         const View& positions, const backend::Dropout& dropout) const {
-  const View weights = context.compute(table);
-  require_shape(x, tokens.cols, weights.cols, "the output of an embedding");
+  const backend::Weight weights = context.weight(table);
+  require_shape(x, tokens.cols, weights.cols(), "the output of an embedding");
   require_shape(position, 1, tokens.cols, "the positions of the tokens");
-  require_shape(positions, positions.rows, weights.cols, "the position table");
+  require_shape(positions, positions.rows, weights.cols(), "the position table");
   require(positions.dtype == context.weights.masters.dtype, "the position table is {} and the master weights are {}",
           name_of(positions.dtype), name_of(context.weights.masters.dtype));
   context.backend.run(backend::op::Embed{.x = x,
@@ -24,7 +24,7 @@ void Embedding::forward(const Context& context, const View& x, const View& token
                                          .position = position,
                                          .table = weights,
                                          .positions = positions,
-                                         .scale = scale_of(weights.cols),
+                                         .scale = scale_of(weights.cols()),
                                          .dropout = dropout});
 }
 

@@ -23,10 +23,6 @@ Linear Linear::make(ParameterLayout& layout, std::span<const std::string> names,
   return linear;
 }
 
-View Linear::weight_in(const Context& context, const View& flat) const {
-  return context.layout.in(flat, weight, weight + parts - 1);
-}
-
 View Linear::bias_in(const Context& context, const View& flat) const {
   if (bias < 0) {
     return {};
@@ -36,16 +32,16 @@ View Linear::bias_in(const Context& context, const View& flat) const {
 }
 
 backend::op::Linear Linear::product(const Context& context, const View& y, const View& x) const {
-  const View w = weights(context);
-  require_shape(x, x.rows, w.cols, "the input of a matrix product");
-  require_shape(y, x.rows, w.rows, "the output of a matrix product");
+  const backend::Weight w = weights(context);
+  require_shape(x, x.rows, w.cols(), "the input of a matrix product");
+  require_shape(y, x.rows, w.rows(), "the output of a matrix product");
   return {.y = y, .x = x, .w = w, .bias = biases(context)};
 }
 
 backend::op::LinearBackwardInput Linear::input_gradient(const Context& context, const View& dx, const View& dy) const {
-  const View w = weights(context);
-  require_shape(dy, dy.rows, w.rows, "the output gradient of a matrix product");
-  require_shape(dx, dy.rows, w.cols, "the input gradient of a matrix product");
+  const backend::Weight w = weights(context);
+  require_shape(dy, dy.rows, w.rows(), "the output gradient of a matrix product");
+  require_shape(dx, dy.rows, w.cols(), "the input gradient of a matrix product");
   return {.dx = dx, .dy = dy, .w = w};
 }
 
@@ -57,7 +53,7 @@ void Linear::backward_input(const Context& context, const View& dx, const View& 
 
 backend::WeightGradient Linear::weight_gradient(const Context& context, const View& dy, const View& x,
                                                 bool with_bias) const {
-  const View dw = weight_in(context, context.gradients);
+  const View dw = context.layout.in(context.gradients, weight, weight + parts - 1);
   require_shape(dy, dy.rows, dw.rows, "the output gradient of a matrix product");
   require_shape(x, dy.rows, dw.cols, "the input of a matrix product");
   return {dw, with_bias && !bias_summed ? bias_gradient(context) : View{}, dy, x};

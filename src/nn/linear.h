@@ -20,7 +20,7 @@ struct Linear {
   static Linear make(ParameterLayout& layout, std::span<const std::string> names, int64_t out, int64_t in,
                      bool with_bias);
 
-  View weights(const Context& context) const { return weight_in(context, context.weights.compute); }
+  backend::Weight weights(const Context& context) const { return context.weight(weight, weight + parts - 1); }
   View biases(const Context& context) const { return bias_in(context, context.weights.compute); }  // empty: no bias
 
   // The ops, to which the caller may add what else is to be done in them.
@@ -39,7 +39,6 @@ struct Linear {
   View bias_gradient(const Context& context) const { return bias_in(context, context.gradients); }
 
  private:
-  View weight_in(const Context& context, const View& flat) const;
   View bias_in(const Context& context, const View& flat) const;
 };
 

@@ -33,15 +33,15 @@ std::vector<int32_t> parts_inside(backend::RowParts parts, int64_t first, int64_
 template <class Body>
 void for_each_chunk(const OutputLoss& loss, const Context& context, const View& hidden, const View& labels,
                     const Body& body) {
-  const View w = context.compute(loss.matrix);
-  require_shape(hidden, hidden.rows, w.cols, "the input of the output projection");
+  const backend::Weight w = context.weight(loss.matrix);
+  require_shape(hidden, hidden.rows, w.cols(), "the input of the output projection");
   require_shape(labels, 1, hidden.rows, "the labels");
   const int64_t chunk = loss.chunk_rows > 0 ? loss.chunk_rows : context.backend.traits().loss_rows;
   const int64_t spare = context.backend.traits().spare_logit_rows;
   for (int64_t first = 0, end = 0; first < hidden.rows; first = end) {
     const Scratch scratch(context.arena);
     end = chunk_end(first, chunk, hidden.rows, context.target_parts);
-    body(context.take(end - first + spare, w.rows), first, end - first);
+    body(context.take(end - first + spare, w.rows()), first, end - first);
   }
 }
 
@@ -52,7 +52,7 @@ void OutputLoss::evaluate(const Context& context, backend::LossTotals* totals, c
   for_each_chunk(*this, context, hidden, labels, [&](const View& memory, int64_t first, int64_t rows) {
     const View logits = memory.slice_rows(0, rows);
     context.backend.run(
-        backend::op::Linear{.y = logits, .x = hidden.slice_rows(first, rows), .w = context.compute(matrix)});
+        backend::op::Linear{.y = logits, .x = hidden.slice_rows(first, rows), .w = context.weight(matrix)});
     context.backend.run(backend::op::CrossEntropy{
         .totals = totals, .logits = logits, .labels = labels.slice_cols(first, rows), .smoothing = smoothing});
   });
@@ -73,7 +73,7 @@ void OutputLoss::train(const Context& context, backend::LossTotals* totals, cons
                                                    .dw = dw,
                                                    .logits = memory,
                                                    .x = hidden.slice_rows(first, rows),
-                                                   .w = context.compute(matrix),
+                                                   .w = context.weight(matrix),
                                                    .labels = labels.slice_cols(first, rows),
                                                    .smoothing = smoothing,
                                                    .state = context.state,
@@ -83,9 +83,9 @@ void OutputLoss::train(const Context& context, backend::LossTotals* totals, cons
 }
 
 View OutputLoss::logits(const Context& context, const View& hidden) const {
-  const View w = context.compute(matrix);
-  require_shape(hidden, hidden.rows, w.cols, "the input of the output projection");
-  const View logits = context.take(hidden.rows, w.rows);
+  const backend::Weight w = context.weight(matrix);
+  require_shape(hidden, hidden.rows, w.cols(), "the input of the output projection");
+  const View logits = context.take(hidden.rows, w.rows());
   context.backend.run(backend::op::Linear{.y = logits, .x = hidden, .w = w});
   return logits;
 }

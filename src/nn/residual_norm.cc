@@ -25,10 +25,10 @@ ResidualNorm::Saved ResidualNorm::forward(const Context& context, const View& re
 
 ResidualNorm::Saved ResidualNorm::forward(const Context& context, const View& residual, const PendingProduct& branch,
                                           const View& room, const backend::Dropout& dropout) const {
-  const View w = branch.linear.weights(context);
+  const backend::Weight w = branch.linear.weights(context);
   require_shape(residual, residual.rows, context.master(gamma).cols, "the residual of a layer norm");
-  require_shape(branch.x, residual.rows, w.cols, "the input of a layer norm's branch");
-  require_shape(w, residual.cols, w.cols, "the weights of a layer norm's branch");
+  require_shape(branch.x, residual.rows, w.cols(), "the input of a layer norm's branch");
+  require_shape(w.values, residual.cols, w.cols(), "the weights of a layer norm's branch");
   const Saved saved{.sum = context.take(residual.rows, residual.cols),
                     .normed = context.take(residual.rows, residual.cols),
                     .statistics = context.take_master(residual.rows, 2),

@@ -46,9 +46,10 @@ void op::Embed::run(CpuBackend& cpu) const {
   const int32_t* place = position.host<int32_t>();
   dispatch(x.dtype, [&]<class T>() {
     using A = Wide<T>;
+    const ConstView& matrix = table.plain();
     for_chunks(cpu.threads(), x.rows, kRowsPerPiece, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        embed_row(x.host<T>() + row * x.stride, table.host<T>() + token[row] * table.stride,
+        embed_row(x.host<T>() + row * x.stride, matrix.host<T>() + token[row] * matrix.stride,
                   positions.host<A>() + place[row] * positions.stride, static_cast<A>(scale),
                   row_factors<A>(mask, row, x.cols), x.cols);
       }

@@ -53,6 +53,7 @@ struct Finish {
 template <class T>
 void linear_block(const Block& block, const op::Linear& op, const Finish<T>& finish) {
   using A = Wide<T>;
+  const ConstView& w = op.w.plain();
   Target<A> sums;
   if constexpr (std::is_same_v<T, A>) {
     sums = {op.y.host<T>() + block.row * op.y.stride + block.col, op.y.stride};
@@ -60,7 +61,7 @@ void linear_block(const Block& block, const op::Linear& op, const Finish<T>& fin
     sums = {scratch<A, struct LinearSums>(block.rows * block.cols), block.cols};
   }
   multiply(sums, Factor<T>{op.x.host<T>() + block.row * op.x.stride, op.x.stride},
-           Factor<T>{op.w.host<T>() + block.col * op.w.stride, op.w.stride, true}, block.rows, block.cols, op.x.cols);
+           Factor<T>{w.host<T>() + block.col * w.stride, w.stride, true}, block.rows, block.cols, op.x.cols);
   if (finish.needed()) {
     finish(sums.data, sums.stride, block);
   }

@@ -105,6 +105,7 @@ void add_column_sums(const View& sums, const View& dx, const Threads& threads) {
 void op::LinearBackwardInput::run(CpuBackend& cpu) const {
   dispatch(dx.dtype, [&]<class T>() {
     const Finish<T> finish{*this};
+    const ConstView& matrix = w.plain();
     const bool in_place = !std::is_same_v<T, bf16> && (finish.plain() || !accumulate);
     const Sums<T> sums(dx, in_place, dy.cols > kMostTerms);
     for (int64_t term = 0; term < dy.cols; term += kMostTerms) {
@@ -113,7 +114,8 @@ void op::LinearBackwardInput::run(CpuBackend& cpu) const {
         Target<Wide<T>> target = sums.of(block);
         target.add = term > 0 || (in_place && accumulate);
         multiply(target, Factor<T>{dy.host<T>() + block.row * dy.stride + term, dy.stride},
-                 Factor<T>{w.host<T>() + term * w.stride + block.col, w.stride}, block.rows, block.cols, terms);
+                 Factor<T>{matrix.host<T>() + term * matrix.stride + block.col, matrix.stride}, block.rows, block.cols,
+                 terms);
         if (term + terms == dy.cols && !(in_place && finish.plain())) {
           finish(target.data, target.stride, block);
         }

@@ -52,8 +52,9 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(const Arguments a) {
 }  // namespace
 
 void op::Embed::run(CudaBackend& gpu) const {
-  require(x.dtype == DType::bf16 && table.dtype == DType::bf16 && positions.dtype == DType::f32,
-          "embed on a GPU takes a bf16 table and f32 positions, not {} and {}", name_of(table.dtype),
+  const ConstView& matrix = table.plain();
+  require(x.dtype == DType::bf16 && matrix.dtype == DType::bf16 && positions.dtype == DType::f32,
+          "embed on a GPU takes a bf16 table and f32 positions, not {} and {}", name_of(matrix.dtype),
           name_of(positions.dtype));
   if (x.size() == 0) {
     return;
@@ -61,16 +62,16 @@ void op::Embed::run(CudaBackend& gpu) const {
   const Arguments arguments{data<Bf16>(x),
                             data<const int32_t>(tokens),
                             data<const int32_t>(position),
-                            data<const Bf16>(table),
+                            data<const Bf16>(matrix),
                             data<const float>(positions),
                             x.stride,
-                            table.stride,
+                            matrix.stride,
                             positions.stride,
                             x.rows,
                             x.cols,
                             scale,
                             DropoutArguments(dropout)};
-  const bool vectors = vectors_of_8(x) && vectors_of_8(table) && aligned_16(positions) && positions.stride % 4 == 0;
+  const bool vectors = vectors_of_8(x) && vectors_of_8(matrix) && aligned_16(positions) && positions.stride % 4 == 0;
   const auto kernel = vectors ? embed_kernel<true> : embed_kernel<false>;
   const auto blocks = static_cast<unsigned>(divide_up(x.rows * kWarp, kThreads));
   launch("embed", kernel, {blocks, kThreads, 0, gpu.queue()}, arguments);

@@ -110,12 +110,12 @@ void op::Linear::run(CudaBackend& gpu) const {
   const View bits = activation == Activation::relu ? gate : View{};
   const ProductKernel kernel = kernel_of(*this, gpu.chip());
   if (kernel == ProductKernel::fused) {
-    fused_forward(y, x, w, bias, bits, DropoutArguments(dropout), gpu.processors(), gpu.queue());
+    fused_forward(y, x, w.plain(), bias, bits, DropoutArguments(dropout), gpu.processors(), gpu.queue());
     return;
   }
   gpu.gemm().run({.c = product,
                   .a = x,
-                  .b = w,
+                  .b = w.plain(),
                   .transpose_b = true,
                   .epilogue = gemm_epilogue(!bias.empty(), activation == Activation::relu),
                   .bias = bias});

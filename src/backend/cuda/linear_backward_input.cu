@@ -102,13 +102,13 @@ void op::LinearBackwardInput::run(CudaBackend& gpu) const {
   const ProductKernel kernel = kernel_of(*this, gpu.chip());
   if (kernel == ProductKernel::fused) {
     float* partial = sums ? gpu.late_sums().room(fused_parts(dx.rows) * dx.cols) : nullptr;
-    fused_backward(dx, dy, w, bits, drop.scale, partial, gpu.processors(), gpu.queue());
+    fused_backward(dx, dy, w.plain(), bits, drop.scale, partial, gpu.processors(), gpu.queue());
     if (sums) {
       gpu.late_sums().add(sums_of(column_sums, accumulate_sums), partial, fused_parts(dx.rows));
     }
     return;
   }
-  gpu.gemm().run({.c = dx, .a = dy, .b = w, .beta = accumulate ? 1.0F : 0.0F});
+  gpu.gemm().run({.c = dx, .a = dy, .b = w.plain(), .beta = accumulate ? 1.0F : 0.0F});
   if (kernel == ProductKernel::cublas) {
     return;
   }

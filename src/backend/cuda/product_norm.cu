@@ -295,7 +295,8 @@ void run(const op::LinearResidualNorm& p, int processors, cudaStream_t stream) {
   const int clusters = std::min(shape.tiles, clusters_at_once<kCluster>(processors));
   launch("product_norm_kernel", kernel,
          {static_cast<unsigned>(clusters * kCluster), kThreads, kSharedBytes<kCluster>, stream, kCluster},
-         map_of(p.x, kTileRows / kCluster), map_of(p.w, kTileCols), map_of(p.residual, kTileRows), arguments, shape);
+         map_of(p.x, kTileRows / kCluster), map_of(p.w.plain(), kTileCols), map_of(p.residual, kTileRows), arguments,
+         shape);
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ bool norm_takes(const op::LinearResidualNorm& p, const Chip& chip) {
   const bool drops = !dropout.on() || quick_keep_possible(dropout.threshold);
   const bool pairs = reinterpret_cast<uintptr_t>(p.statistics.data) % 8 == 0 && p.statistics.stride % 2 == 0;
   const bool fits = p.x.dtype == DType::bf16 && p.gamma.dtype == DType::f32 && !p.sum.empty() && vectors_of_8(p.sum) &&
-                    vectors_of_8(p.normed) && vectors_of_8(p.residual) && vectors_of_8(p.x) && vectors_of_8(p.w);
+                    vectors_of_8(p.normed) && vectors_of_8(p.residual) && vectors_of_8(p.x) &&
+                    vectors_of_8(p.w.plain());
   const int64_t depth = p.x.cols, clusters = narrow ? chip.processors / 2 : chip.clusters_of_4;
   if (!chip.hopper || !(narrow || wide) || !drops || !pairs || !fits || depth == 0 || depth % kDepth != 0 ||
       depth > kDeepestNorm[wide ? 1 : 0] || p.normed.rows == 0 || p.normed.rows >= INT32_MAX / 2 || clusters == 0) {
@@ -89,7 +90,7 @@ ProductKernel kernel_of(const op::Linear& p, const Chip& chip) {
   if ((relu || p.activation == Activation::none) && !drops && gate.empty()) {
     return ProductKernel::cublas;
   }
-  return relu && !p.bias.empty() && vectors_of_8(p.bias) && fused_takes(p.y, p.x, p.w, gate, chip)
+  return relu && !p.bias.empty() && vectors_of_8(p.bias) && fused_takes(p.y, p.x, p.w.plain(), gate, chip)
              ? ProductKernel::fused
              : ProductKernel::cublas_and_passes;
 }
@@ -97,7 +98,7 @@ ProductKernel kernel_of(const op::Linear& p, const Chip& chip) {
 ProductKernel kernel_of(const op::LinearBackwardInput& p, const Chip& chip) {
   const int64_t sums = p.column_sums.empty() ? 0 : fused_parts(p.dx.rows) * p.dx.cols;
   if (p.activation == Activation::relu && !p.gate.empty() && sums <= chip.sums &&
-      fused_takes(p.dx, p.dy, p.w, p.gate, chip)) {
+      fused_takes(p.dx, p.dy, p.w.plain(), p.gate, chip)) {
     return ProductKernel::fused;
   }
   const bool masked = p.activation != Activation::none || DropoutArguments(p.dropout).on();
@@ -131,9 +132,9 @@ ProductKernel kernel_of(const op::LinearResidualNorm& p, const Chip& chip) {
 
 // 3 % of base's step (train_step_H200_2026-11-16.md).
 ProductKernel kernel_of(const op::ProjectedLoss& p, const Chip& chip) {
-  const bool fits = p.x.dtype == DType::bf16 && p.dw.dtype == DType::f32 && p.x.rows > 0 && p.w.rows > 1 &&
-                    p.x.cols <= kWidestLoss && p.w.rows < kMostPieces && vectors_of_8(p.dx) &&
-                    fused_takes(p.logits, p.x, p.w, {}, chip) &&
+  const bool fits = p.x.dtype == DType::bf16 && p.dw.dtype == DType::f32 && p.x.rows > 0 && p.w.rows() > 1 &&
+                    p.x.cols <= kWidestLoss && p.w.rows() < kMostPieces && vectors_of_8(p.dx) &&
+                    fused_takes(p.logits, p.x, p.w.plain(), {}, chip) &&
                     loss_scratch_bytes(p, chip.processors) <= chip.scratch_bytes;
   return fits ? ProductKernel::fused : ProductKernel::cublas_and_passes;
 }

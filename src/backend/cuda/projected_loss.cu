@@ -426,14 +426,14 @@ struct Pieces {
 
 // With a null memory: to know how much is used.
 Arguments arguments_of(const op::ProjectedLoss& loss, int processors, Pieces& memory) {
-  const int64_t rows = loss.x.rows, d = loss.x.cols, pieces = loss.w.rows;
+  const int64_t rows = loss.x.rows, d = loss.x.cols, pieces = loss.w.rows();
   Arguments a{};
   a.x = data<const Bf16>(loss.x);
-  a.w = data<const Bf16>(loss.w);
+  a.w = data<const Bf16>(loss.w.plain());
   a.e = data<Bf16>(loss.logits);
   a.dx = data<Bf16>(loss.dx);
   a.x_stride = loss.x.stride;
-  a.w_stride = loss.w.stride;
+  a.w_stride = loss.w.plain().stride;
   a.e_stride = loss.logits.stride;
   a.dx_stride = loss.dx.stride;
   a.rows = static_cast<int>(rows);
@@ -501,7 +501,7 @@ void op::ProjectedLoss::run(CudaBackend& gpu) const {
   with_vectors(a.d, [&]<int kVectors>() {
     launch("label_shifts", label_shifts_kernel<kVectors>,
            {static_cast<unsigned>(a.sum_blocks * (smoothed ? 2 : 1)), kThreads, 0, gpu.queue()}, a);
-    fused_exponentials(e, x, w, a.of, gpu.processors(), gpu.queue());
+    fused_exponentials(e, x, w.plain(), a.of, gpu.processors(), gpu.queue());
     launch("row_losses", row_losses_kernel<kVectors>,
            {static_cast<unsigned>(row_blocks + column_blocks), kThreads, 0, gpu.queue()}, a, row_blocks);
     gpu.gemm().run({.c = dw,
@@ -509,7 +509,7 @@ void op::ProjectedLoss::run(CudaBackend& gpu) const {
                     .b = scaled,
                     .transpose_a = true,
                     .beta = accumulate ? 1.0F : 0.0F});
-    gpu.gemm().run({.c = scaled.slice_rows(0, a.rows), .a = e, .b = w});
+    gpu.gemm().run({.c = scaled.slice_rows(0, a.rows), .a = e, .b = w.plain()});
     launch("scale_gradients", scale_gradients_kernel<kVectors>,
            {static_cast<unsigned>(4 * gpu.processors() + 1), kThreads, 0, gpu.queue()}, totals, a, row_blocks);
   });
