@@ -17,7 +17,7 @@
 #include <fstream>
 
 #include "core/philox.h"
-#include "data/corpus_writer.h"
+#include "data/corpus.h"
 #include "observe/memory.h"
 #include "tensor/arena.h"
 #include "train/step_bench.h"

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/philox.h"
-#include "data/corpus_writer.h"
+#include "data/corpus.h"
 #include "data/lines.h"
 #include "decoding.h"
 #include "launch/hosts.h"

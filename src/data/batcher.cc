@@ -59,12 +59,6 @@ void add_target(HostBatch& batch, const Append& append) {
   close_sentence(batch.target);
 }
 
-HostSide empty_side() {
-  HostSide side;
-  side.starts.push_back(0);
-  return side;
-}
-
 // Counting sort of the rows by token id.
 void sort_by_token(HostSide& side) {
   const int32_t highest = side.tokens.empty() ? -1 : *std::max_element(side.tokens.begin(), side.tokens.end());
@@ -112,28 +106,24 @@ Batcher::Batcher(const Corpus& corpus, const BatchConfig& config, int worker, in
           config.sentences, config.max_length, kMost);
   require(corpus.size() <= kMost, "a corpus of {} pairs is too large: at most {}", corpus.size(), kMost);
   for (int64_t pair = 0; pair < corpus.size(); ++pair) {
-    const int64_t longest = std::max(corpus.length(Side::source, pair), corpus.length(Side::target, pair)) + 1;
-    if (longest <= config.max_length) {
-      usable_.push_back(static_cast<int32_t>(pair));
+    const Planned p = measured(static_cast<int32_t>(pair));
+    if (std::max(p.source, p.target) <= config.max_length) {
+      usable_.push_back(p.pair);
     }
   }
   too_long_ = corpus.size() - usable_pairs();
   require(!usable_.empty(), "none of the {} training pairs has at most {} tokens on both sides: raise max_length",
           corpus.size(), config.max_length);
-  check_lengths();
-}
-
-void Batcher::check_lengths() const {
   for (const int32_t pair : usable_) {
-    const int64_t longest = std::max(corpus_.length(Side::source, pair), corpus_.length(Side::target, pair)) + 1;
-    require(config_.sentences > 0 || longest <= config_.tokens,
+    const Planned p = measured(pair);
+    const int32_t longest = std::max(p.source, p.target);
+    require(config.sentences > 0 || longest <= config.tokens,
             "training pair {} has {} tokens but a step holds only {}: raise batch.tokens or lower max_length", pair,
-            longest, config_.tokens);
+            longest, config.tokens);
     require(
-        fits({}, {pair, static_cast<int32_t>(corpus_.length(Side::source, pair) + 1),
-                  static_cast<int32_t>(corpus_.length(Side::target, pair) + 1)}),
+        fits({}, p),
         "training pair {} has {} tokens but a micro-batch holds only {}: raise batch.micro_batch or lower max_length",
-        pair, longest, std::min(config_.capacity.source, config_.capacity.target));
+        pair, longest, std::min(config.capacity.source, config.capacity.target));
   }
 }
 
@@ -153,8 +143,7 @@ void Batcher::permute(int64_t epoch) {
   permuted_epoch_ = epoch;
 }
 
-Batcher::Planned Batcher::at(int64_t index) const {
-  const int32_t pair = permutation_[static_cast<size_t>(index)];
+Batcher::Planned Batcher::measured(int32_t pair) const {
   return {pair, static_cast<int32_t>(corpus_.length(Side::source, pair) + 1),
           static_cast<int32_t>(corpus_.length(Side::target, pair) + 1)};
 }
@@ -169,7 +158,7 @@ std::vector<Batcher::Planned> Batcher::plan() {
     if (permuted_epoch_ != cursor_.epoch) {
       permute(cursor_.epoch);
     }
-    const Planned pair = at(cursor_.index);
+    const Planned pair = measured(permutation_[static_cast<size_t>(cursor_.index)]);
     source += pair.source;
     target += pair.target;
     if (config_.sentences == 0 && std::max(source, target) > config_.tokens) {
@@ -227,7 +216,7 @@ void Batcher::add_micro_batches(TrainStep& step, const std::vector<Planned>& pla
       const bool same_micro_batch = !step.micro_batches.empty() && fits(step.micro_batches.back(), more,
                                                                         first ? static_cast<int64_t>(end - begin) : 1);
       if (!same_micro_batch) {
-        step.micro_batches.push_back({empty_side(), empty_side(), {}, {}});
+        step.micro_batches.emplace_back();
         step.micro_batches.back().source.first = static_cast<uint32_t>(before.source);
         step.micro_batches.back().target.first = static_cast<uint32_t>(before.target);
       }
@@ -238,10 +227,8 @@ void Batcher::add_micro_batches(TrainStep& step, const std::vector<Planned>& pla
       before = before + planned[i];
     }
   }
-  for (HostBatch& micro_batch : step.micro_batches) {
-    if (config_.part_tokens > 0) {
-      note_part(micro_batch);
-    }
+  if (config_.part_tokens > 0) {
+    std::ranges::for_each(step.micro_batches, note_part);
   }
 }
 
@@ -316,7 +303,7 @@ void Batcher::number_rows(TrainStep& step, const std::vector<Planned>& planned) 
 
 HostBatch pack(const std::vector<std::vector<int32_t>>& source, const std::vector<std::vector<int32_t>>& target) {
   require(source.size() == target.size(), "{} source sentences and {} target sentences", source.size(), target.size());
-  HostBatch batch{empty_side(), empty_side(), {}, {}};
+  HostBatch batch;
   for (size_t i = 0; i < source.size(); ++i) {
     add_source(batch.source, [&](auto& ids) { ids.insert(ids.end(), source[i].begin(), source[i].end()); });
     add_target(batch, [&](auto& ids) { ids.insert(ids.end(), target[i].begin(), target[i].end()); });

@@ -44,7 +44,7 @@ struct Cursor {
 struct HostSide {
   std::vector<int32_t> tokens;                               // source: w1..wn eos; target: bos w1..wn
   std::vector<int32_t> position;                             // each token's place in its sentence, from 0
-  std::vector<int32_t> starts;                               // [sentences + 1]: rows where the sentences begin
+  std::vector<int32_t> starts = {0};                         // [sentences + 1]: rows where the sentences begin
   int64_t longest = 0;                                       // tokens of the longest sentence
   std::vector<int32_t> order_rows, order_ids, order_starts;  // the rows sorted by token id, for embedding gradients
   std::vector<int32_t> parts;                                // rows where the parts begin and end; may be empty
@@ -91,10 +91,9 @@ class Batcher {
     Planned operator+(const Planned& more) const { return {-1, source + more.source, target + more.target}; }
   };
 
-  void check_lengths() const;
   std::vector<Planned> plan();  // returns the next step's pairs and moves the cursor
   void permute(int64_t epoch);
-  Planned at(int64_t index) const;
+  Planned measured(int32_t pair) const;
   int64_t parts_of(int64_t tokens) const;  // the number of parts of a step
   // Indices into the step's pairs: where each of this worker's parts begins, and where the last one ends.
   std::vector<size_t> cuts_of(const std::vector<Planned>& planned) const;
@@ -115,5 +114,14 @@ class Batcher {
 
 // Packs given sentences (ids without bos and eos) in the given order; for validation and tests. `pairs` counts from 0.
 HostBatch pack(const std::vector<std::vector<int32_t>>& source, const std::vector<std::vector<int32_t>>& target);
+
+// Capacities of micro-batches on a device that works at fixed shapes, for steps of `config`, ascending; a micro-batch
+// takes the smallest that holds it, and the last one limits its size. With a token budget there is one, in which the
+// side that is shorter on average has room for its usual share of the longer one's tokens and three standard deviations
+// more; with a sentence budget, whose steps vary in size, there are eight. ranks: how many ranks share a step, which is
+// cut between sentences and by both sides together. tokens: the most tokens of a micro-batch on the longer side; 0 = as
+// many as a rank has of a step.
+std::vector<MicroBatchCapacity> micro_batch_capacities(const Corpus& corpus, const BatchConfig& config, int64_t tokens,
+                                                       int ranks = 1);
 
 }  // namespace tandem::data

@@ -1,9 +1,8 @@
-#include "data/capacity.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
+#include "data/batcher.h"
 
 namespace tandem::data {
 

@@ -9,47 +9,12 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <span>
 
 #include "core/error.h"
-#include "core/file.h"
-#include "data/corpus_format.h"
 
 namespace tandem::data {
 
 namespace {
-
-// A read-only mapping of a whole file.
-class Mapping {
- public:
-  explicit Mapping(const std::filesystem::path& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    require(file >= 0, "cannot read {}: {}", path.string(), std::strerror(errno));
-    struct stat about {};
-    ::fstat(file, &about);
-    size_ = S_ISREG(about.st_mode) ? static_cast<size_t>(about.st_size) : 0;
-    void* const data = size_ > 0 ? ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
-    const int error = errno;
-    ::close(file);
-    require(size_ > 0, "{} is empty or not a file, not a training corpus", path.string());
-    require(data != MAP_FAILED, "cannot map {} into memory: {}", path.string(), std::strerror(error));
-    data_ = static_cast<const char*>(data);
-  }
-  ~Mapping() {
-    if (data_ != nullptr) {
-      ::munmap(const_cast<char*>(data_), size_);
-    }
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  const char* data() const { return data_; }
-  size_t size() const { return size_; }
-
- private:
-  const char* data_ = nullptr;
-  size_t size_ = 0;
-};
 
 template <class Id>
 bool all_below(const Id* ids, uint64_t count, uint32_t bound) {
@@ -62,120 +27,135 @@ bool all_below(const Id* ids, uint64_t count, uint32_t bound) {
 
 }  // namespace
 
-struct Corpus::State {
-  explicit State(const std::filesystem::path& file) : path(file), mapping(file) {}
+void Corpus::Unmap::operator()(const char* data) const { ::munmap(const_cast<char*>(data), bytes); }
 
-  void read_footer();
-  void check_checksum() const;
-  void check_content() const;
-  [[noreturn]] void damaged(const char* what) const { fail("{} is damaged: {}", path.string(), what); }
-
-  // First and one past the last id of a sentence.
-  uint64_t begin(Side side, int64_t pair) const { return offsets[2 * pair + static_cast<int>(side)]; }
-  uint64_t end(Side side, int64_t pair) const { return offsets[2 * pair + static_cast<int>(side) + 1]; }
-  const uint16_t* narrow() const { return reinterpret_cast<const uint16_t*>(mapping.data() + kCorpusMagic.size()); }
-  const uint32_t* wide() const { return reinterpret_cast<const uint32_t*>(mapping.data() + kCorpusMagic.size()); }
-
-  std::filesystem::path path;
-  Mapping mapping;
-  CorpusFooter footer;
-  std::span<const uint64_t> offsets;
-  std::string checksum;
-};
-
-void Corpus::State::read_footer() {
-  const size_t size = mapping.size();
-  if (size < kCorpusMagic.size() || std::memcmp(mapping.data(), kCorpusMagic.data(), kCorpusMagic.size()) != 0) {
-    fail("{} is not a training corpus made by tandem prepare", path.string());
-  }
-  if (size < kCorpusMagic.size() + sizeof(uint64_t) + sizeof footer || size % 8 != 0) {
+// Maps the whole file read-only and checks that its sizes are plausible.
+Corpus::Corpus(const std::filesystem::path& path) : path_(path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  require(file >= 0, "cannot read {}: {}", path.string(), std::strerror(errno));
+  struct stat about {};
+  ::fstat(file, &about);
+  const size_t size = S_ISREG(about.st_mode) ? static_cast<size_t>(about.st_size) : 0;
+  void* const data = size > 0 ? ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
+  const int error = errno;
+  ::close(file);
+  require(size > 0, "{} is empty or not a file, not a training corpus", path.string());
+  require(data != MAP_FAILED, "cannot map {} into memory: {}", path.string(), std::strerror(error));
+  file_ = {static_cast<const char*>(data), Unmap{size}};
+  require(size >= kCorpusMagic.size() && std::memcmp(data, kCorpusMagic.data(), kCorpusMagic.size()) == 0,
+          "{} is not a training corpus made by tandem prepare", path.string());
+  if (size < kCorpusMagic.size() + sizeof(uint64_t) + sizeof footer_ || size % 8 != 0) {
     damaged("it is truncated");
   }
-  std::memcpy(&footer, mapping.data() + size - sizeof footer, sizeof footer);
-  if (footer.magic != kCorpusMagic) {
+  const char* const end = file_.get() + size - sizeof footer_;
+  std::memcpy(&footer_, end, sizeof footer_);
+  if (footer_.magic != kCorpusMagic) {
     damaged("it is truncated");
   }
-  require(footer.version == kCorpusVersion,
+  require(footer_.version == kCorpusVersion,
           "{} has format version {}, but this program reads version {}; prepare it again", path.string(),
-          footer.version, kCorpusVersion);
-  const uint64_t room = size - kCorpusMagic.size() - sizeof footer;
-  const uint64_t tokens = footer.tokens[0] + footer.tokens[1];
-  if ((footer.id_bytes != 2 && footer.id_bytes != 4) || footer.pairs > room / 16 || footer.tokens[0] > room ||
-      footer.tokens[1] > room || (tokens * footer.id_bytes + 7) / 8 * 8 + (2 * footer.pairs + 1) * 8 != room) {
+          footer_.version, kCorpusVersion);
+  const uint64_t room = size - kCorpusMagic.size() - sizeof footer_;
+  const uint64_t tokens = footer_.tokens[0] + footer_.tokens[1];
+  if ((footer_.id_bytes != 2 && footer_.id_bytes != 4) || footer_.pairs > room / 16 || footer_.tokens[0] > room ||
+      footer_.tokens[1] > room || (tokens * footer_.id_bytes + 7) / 8 * 8 + (2 * footer_.pairs + 1) * 8 != room) {
     damaged("its sizes do not match");
   }
-  if (std::max(footer.vocabulary[0], footer.vocabulary[1]) > INT32_MAX) {
+  if (std::max(footer_.vocabulary[0], footer_.vocabulary[1]) > INT32_MAX) {
     damaged("its vocabulary is too large");
   }
-  const char* const table = mapping.data() + size - sizeof footer - (2 * footer.pairs + 1) * 8;
-  offsets = {reinterpret_cast<const uint64_t*>(table), 2 * footer.pairs + 1};
-  checksum.assign(footer.checksum.begin(), footer.checksum.end());
+  offsets_ = {reinterpret_cast<const uint64_t*>(end) - (2 * footer_.pairs + 1), 2 * footer_.pairs + 1};
 }
 
-void Corpus::State::check_checksum() const {
+void Corpus::damaged(const char* what) const { fail("{} is damaged: {}", path_.string(), what); }
+
+void Corpus::check_checksum() const {
   Checksum sum;
-  sum.add(mapping.data(), mapping.size() - sizeof footer + offsetof(CorpusFooter, checksum));
-  require(sum.hex() == checksum, "{} is damaged: its checksum is {}, not the one that was written", path.string(),
+  sum.add(file_.get(), file_bytes() - sizeof footer_ + offsetof(CorpusFooter, checksum));
+  require(sum.hex() == checksum(), "{} is damaged: its checksum is {}, not the one that was written", path_.string(),
           sum.hex());
 }
 
 // Guarantees that no offset points outside the ids and no id lies outside its vocabulary.
-void Corpus::State::check_content() const {
-  if (offsets.front() != 0 || offsets.back() != footer.tokens[0] + footer.tokens[1]) {
+void Corpus::check_content() const {
+  if (offsets_.front() != 0 || offsets_.back() != footer_.tokens[0] + footer_.tokens[1]) {
     damaged("its offsets do not match its ids");
   }
-  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
-    const uint64_t first = offsets[i];
-    const uint64_t count = offsets[i + 1] - first;
-    if (offsets[i + 1] < first || offsets[i + 1] > offsets.back()) {
+  for (size_t i = 0; i + 1 < offsets_.size(); ++i) {
+    const uint64_t first = offsets_[i];
+    const uint64_t count = offsets_[i + 1] - first;
+    if (offsets_[i + 1] < first || offsets_[i + 1] > offsets_.back()) {
       damaged("its offsets are not ascending");
     }
-    const uint32_t bound = footer.vocabulary[i % 2];
-    if (!(footer.id_bytes == 2 ? all_below(narrow() + first, count, bound) : all_below(wide() + first, count, bound))) {
+    const uint32_t bound = footer_.vocabulary[i % 2];
+    if (!(footer_.id_bytes == 2 ? all_below(ids<uint16_t>() + first, count, bound)
+                                : all_below(ids<uint32_t>() + first, count, bound))) {
       damaged("it has ids outside its vocabulary");
     }
   }
 }
 
 Corpus Corpus::open(const std::filesystem::path& path, bool verify) {
-  auto state = std::make_unique<State>(path);
-  state->read_footer();
+  Corpus corpus(path);
   if (verify) {
-    state->check_checksum();
+    corpus.check_checksum();
   }
-  state->check_content();
-  return Corpus(std::move(state));
-}
-
-Corpus::Corpus(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Corpus::Corpus(Corpus&&) noexcept = default;
-Corpus& Corpus::operator=(Corpus&&) noexcept = default;
-Corpus::~Corpus() = default;
-
-int64_t Corpus::size() const { return static_cast<int64_t>(state_->footer.pairs); }
-
-int64_t Corpus::length(Side side, int64_t pair) const {
-  return static_cast<int64_t>(state_->end(side, pair) - state_->begin(side, pair));
-}
-
-int64_t Corpus::tokens(Side side) const {
-  return static_cast<int64_t>(state_->footer.tokens[static_cast<size_t>(side)]);
-}
-
-int32_t Corpus::vocabulary(Side side) const {
-  return static_cast<int32_t>(state_->footer.vocabulary[static_cast<size_t>(side)]);
+  corpus.check_content();
+  return corpus;
 }
 
 void Corpus::append(Side side, int64_t pair, std::vector<int32_t>& ids) const {
-  const uint64_t begin = state_->begin(side, pair);
-  const uint64_t end = state_->end(side, pair);
-  if (state_->footer.id_bytes == 2) {
-    ids.insert(ids.end(), state_->narrow() + begin, state_->narrow() + end);
-  } else {
-    ids.insert(ids.end(), state_->wide() + begin, state_->wide() + end);
-  }
+  const auto append_from = [&](const auto* all) {
+    ids.insert(ids.end(), all + begin(side, pair), all + end(side, pair));
+  };
+  footer_.id_bytes == 2 ? append_from(this->ids<uint16_t>()) : append_from(this->ids<uint32_t>());
 }
 
-const std::string& Corpus::checksum() const { return state_->checksum; }
+CorpusWriter::CorpusWriter(const std::filesystem::path& path, int32_t source_vocabulary, int32_t target_vocabulary)
+    : file_(path) {
+  footer_.vocabulary[0] = static_cast<uint32_t>(source_vocabulary);
+  footer_.vocabulary[1] = static_cast<uint32_t>(target_vocabulary);
+  footer_.id_bytes = std::max(source_vocabulary, target_vocabulary) <= 65536 ? 2 : 4;
+  file_.write(kCorpusMagic.data(), kCorpusMagic.size());
+}
+
+void CorpusWriter::add_side(Side side, std::span<const int32_t> ids) {
+  const auto index = static_cast<size_t>(side);
+  for (const int32_t id : ids) {
+    const auto wide = static_cast<uint32_t>(id);
+    require(wide < footer_.vocabulary[index], "the token id {} is not in the vocabulary of {}", id,
+            footer_.vocabulary[index]);
+  }
+  if (footer_.id_bytes == 4) {
+    file_.write(ids.data(), ids.size_bytes());
+  } else {
+    const std::vector<uint16_t> narrow(ids.begin(), ids.end());
+    file_.write(narrow.data(), narrow.size() * sizeof(uint16_t));
+  }
+  footer_.tokens[index] += ids.size();
+  lengths_.push_back(static_cast<uint32_t>(ids.size()));
+}
+
+void CorpusWriter::add(std::span<const int32_t> source, std::span<const int32_t> target) {
+  add_side(Side::source, source);
+  add_side(Side::target, target);
+}
+
+void CorpusWriter::finish() {
+  const uint64_t zeros = 0;
+  file_.write(&zeros, (8 - file_.size() % 8) % 8);
+  uint64_t offset = 0;
+  file_.write(&offset, sizeof offset);
+  for (const uint32_t length : lengths_) {
+    offset += length;
+    file_.write(&offset, sizeof offset);
+  }
+  footer_.pairs = lengths_.size() / 2;
+  file_.write(&footer_, offsetof(CorpusFooter, checksum));
+  const std::string sum = file_.checksum();
+  std::copy_n(sum.begin(), footer_.checksum.size(), footer_.checksum.begin());
+  file_.write(&footer_.checksum, sizeof footer_ - offsetof(CorpusFooter, checksum));
+  file_.finish();
+}
 
 }  // namespace tandem::data

@@ -5,24 +5,13 @@
 namespace tandem::data {
 
 Prefetcher::Prefetcher(std::function<TrainStep()> produce, size_t depth)
-    : produce_(std::move(produce)), depth_(std::max<size_t>(depth, 1)), thread_([this] { run(); }) {}
+    : produce_(std::move(produce)),
+      depth_(std::max<size_t>(depth, 1)),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
-Prefetcher::~Prefetcher() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
-void Prefetcher::run() {
+void Prefetcher::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [&] { return stop_ || ready_.size() < depth_; });
-    if (stop_) {
-      return;
-    }
+  while (changed_.wait(lock, stop, [&] { return ready_.size() < depth_; }) && !stop.stop_requested() && !error_) {
     lock.unlock();
     TrainStep step;
     std::exception_ptr error;
@@ -32,15 +21,11 @@ void Prefetcher::run() {
       error = std::current_exception();
     }
     lock.lock();
-    if (error) {
-      error_ = error;
-    } else {
+    error_ = error;
+    if (!error) {
       ready_.push_back(std::move(step));
     }
     changed_.notify_all();
-    if (error) {
-      return;
-    }
   }
 }
 

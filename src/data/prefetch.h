@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 
 #include "data/batcher.h"
@@ -16,26 +17,23 @@ namespace tandem::data {
 
 class Prefetcher {
  public:
-  // `produce` runs on the prefetcher's thread until the prefetcher is destroyed; at most `depth` steps lie ready.
+  // `produce` runs on the prefetcher's thread until the prefetcher is destroyed, which waits only for the step
+  // that is being produced; at most `depth` steps lie ready.
   explicit Prefetcher(std::function<TrainStep()> produce, size_t depth = 4);
-  ~Prefetcher();  // waits only for the step that is being produced
-  Prefetcher(const Prefetcher&) = delete;
-  Prefetcher& operator=(const Prefetcher&) = delete;
 
   // Returns the next step. An error of `produce` is thrown here after the steps before it, and by every later call.
   TrainStep next();
 
  private:
-  void run();
+  void run(const std::stop_token& stop);
 
   std::function<TrainStep()> produce_;
   size_t depth_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::deque<TrainStep> ready_;
   std::exception_ptr error_;
-  bool stop_ = false;
-  std::thread thread_;  // last, so that everything it uses exists when it starts
+  std::jthread thread_;  // last, so that everything it uses exists when it starts and until it ends
 };
 
 }  // namespace tandem::data

@@ -11,11 +11,10 @@
 #include "core/manifest.h"
 #include "core/philox.h"
 #include "core/threads.h"
-#include "data/corpus_writer.h"
-#include "data/prepare_pairs.h"
+#include "data/corpus.h"
+#include "data/prepare_input.h"
 #include "data/prepare_progress.h"
-#include "data/prepare_text.h"
-#include "data/prepared_files.h"
+#include "data/prepared.h"
 #include "text/subword_dropout.h"
 
 namespace tandem::data {
@@ -27,6 +26,54 @@ namespace {
 constexpr uint32_t kShufflePurpose = 0x5A, kDropoutPurpose = 0x10000;  // of random streams; the latter + copy
 constexpr size_t kChunk = 16384;                                       // pairs encoded between two writes
 constexpr size_t kTaskPairs = 256;                                     // pairs of one task
+
+bool replaceable(const fs::path& path) {
+  return fs::is_directory(path) &&
+         (fs::is_empty(path) || (has_manifest(path) && read_manifest(path).kind == kPreparedKind));
+}
+
+// Fails with a message that lists every impossible setting.
+void check_config(const PrepareConfig& config) {
+  std::string faults;
+  const auto check = [&]<class... Args>(bool good, fmt::format_string<Args...> fault, Args&&... args) {
+    if (!good) {
+      faults.append(faults.empty() ? "" : "; ").append(fmt::format(fault, std::forward<Args>(args)...));
+    }
+  };
+  const bool two = !config.source.empty() || !config.target.empty();
+  check(two != !config.tsv.empty(), "give the training text either as --source and --target or as --tsv");
+  check(config.source.empty() == config.target.empty(), "--source and --target belong together");
+  check(config.valid_source.empty() == config.valid_target.empty(),
+        "--valid-source and --valid-target belong together");
+  check(config.test_source.empty() == config.test_target.empty(), "--test-source and --test-target belong together");
+  check(config.valid_size >= 0, "--valid-size must not be negative, but is {}", config.valid_size);
+  check(config.valid_size == 0 || config.valid_source.empty(), "give either --valid-size or --valid-source");
+  check(!config.out.empty(), "--out names no directory");
+  check(config.cleaning.min_words >= 1, "--min-words must be at least 1, but is {}", config.cleaning.min_words);
+  check(config.cleaning.max_words == 0 || config.cleaning.max_words >= config.cleaning.min_words,
+        "--max-words {} is below --min-words {}", config.cleaning.max_words, config.cleaning.min_words);
+  check(config.cleaning.max_ratio == 0 || config.cleaning.max_ratio >= 1,
+        "--max-ratio must be at least 1 (0 = no limit), but is {}", config.cleaning.max_ratio);
+  check(config.training.vocab_size >= 8 && config.training.vocab_size <= 1'000'000,
+        "--vocab-size must be 8 to 1000000, but is {}", config.training.vocab_size);
+  check(config.training.character_coverage >= 0.9 && config.training.character_coverage <= 1,
+        "--character-coverage must be 0.9 to 1, but is {}", config.training.character_coverage);
+  check(config.training.words >= 1000, "--tokenizer-words must be at least 1000, but is {}", config.training.words);
+  check(config.subword_dropout >= 0 && config.subword_dropout < 1,
+        "--subword-dropout must be 0 or more and below 1, but is {}", config.subword_dropout);
+  check(config.copies >= 1 && config.copies <= 1000, "--copies must be 1 to 1000, but is {}", config.copies);
+  check(config.copies <= 1 || config.subword_dropout > 0,
+        "--copies are for --subword-dropout, which makes them differ");
+  check(config.target_tokenizer.empty() || !config.tokenizer.empty(), "--target-tokenizer needs --tokenizer");
+  check(!config.separate || config.tokenizer.empty(),
+        "--separate is for new tokenizers; give --target-tokenizer instead");
+  require(faults.empty(), "{}", faults);
+  if (fs::exists(fs::symlink_status(config.out))) {
+    require(replaceable(config.out), "{} exists and is not a prepared directory; choose another --out",
+            config.out.string());
+    require(config.force, "{} exists already; choose another --out, or add --force to replace it", config.out.string());
+  }
+}
 
 uint64_t pair_hash(const std::string& source, const std::string& target) {
   Checksum sum;

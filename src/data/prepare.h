@@ -4,12 +4,14 @@
 // bytes a pair and 8 for each copy, whatever the text's size; the cleaned text waits in a scratch file.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "data/prepare_stats.h"
+#include "core/side.h"
 #include "text/cleaning.h"
 #include "text/subwords_train.h"
 
@@ -37,6 +39,47 @@ struct PrepareConfig {
 
   int threads = 0;  // 0 = all cores
 };
+
+// The counts of one preparation.
+struct SideStats {
+  // Counts one encoded sentence of at least one token.
+  void add_sentence(std::span<const int32_t> ids, int32_t unknown_id);
+
+  uint64_t raw_bytes = 0;      // bytes of text, line ends counted
+  uint64_t cleaned_bytes = 0;  // bytes of the pairs that are kept, line ends counted
+  uint64_t encoded_bytes = 0;  // bytes of their ids in the corpus
+  int64_t words = 0;           // words of the pairs that are kept
+  int64_t tokens = 0;
+  int64_t unknown = 0;  // tokens that are unk
+  int64_t vocabulary = 0;
+
+  // Sentences with 1-10, 11-20, ... tokens; the last class has no upper end.
+  static constexpr size_t kClasses = 21;
+  static constexpr int64_t kClassWidth = 10;
+  std::array<int64_t, kClasses> lengths{};
+};
+
+struct PrepareStats {
+  int64_t raw_pairs = 0;
+  int64_t pairs = 0;                                  // pairs in the training corpus, copies counted
+  int64_t copies = 1;                                 // copies of every pair, each cut into other pieces
+  double subword_dropout = 0;                         // probability that a merge is left out
+  std::array<int64_t, text::kDropReasons> dropped{};  // indexed by DropReason
+  int64_t valid_pairs = 0, test_pairs = 0;
+  SideStats side[2];
+  bool joint = true;
+  int64_t tokenizer_words = 0;      // different words that the subword training saw; 0 = existing tokenizer
+  int64_t tokenizer_words_all = 0;  // different words in the text
+  double seconds_reading = 0, seconds_training = 0, seconds_encoding = 0, seconds = 0;
+
+  SideStats& operator[](Side which) { return side[static_cast<size_t>(which)]; }
+  const SideStats& operator[](Side which) const { return side[static_cast<size_t>(which)]; }
+};
+
+std::string to_json(const PrepareStats& stats);
+std::string to_table(const PrepareStats& stats);
+// "12 empty, 3 length ratio"; empty when nothing was dropped.
+std::string dropped_text(const PrepareStats& stats);
 
 // A failure leaves nothing behind. Neither do SIGINT and SIGTERM, which end the process with 128 + signal.
 PrepareStats prepare(const PrepareConfig& config);

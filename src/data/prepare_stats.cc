@@ -1,11 +1,10 @@
-#include "data/prepare_stats.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/human.h"
+#include "data/prepare.h"
 
 namespace tandem::data {
 

@@ -1,12 +1,11 @@
 #include "data/prepared.h"
 
 #include <algorithm>
-#include <string_view>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/manifest.h"
-#include "data/prepared_files.h"
 
 namespace tandem::data {
 
@@ -22,12 +21,9 @@ std::vector<std::string> read_lines(const fs::path& directory, const Manifest& m
   if (file == nullptr) {
     return lines;
   }
-  const std::string content = read_file(directory / file->name, kLargestText);
-  std::string_view rest = content;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    lines.emplace_back(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  std::istringstream content(read_file(directory / file->name, kLargestText));
+  for (std::string line; std::getline(content, line);) {
+    lines.push_back(line);
   }
   return lines;
 }
@@ -45,15 +41,15 @@ fs::path file_of(const fs::path& directory, const Manifest& manifest, const char
   return directory / file->name;
 }
 
-}  // namespace
-
-std::string prepared_fingerprint(const Manifest& manifest) {
+std::string fingerprint_of(const Manifest& manifest) {
   Checksum sum;
   for (const ManifestFile& file : manifest.files) {
     sum.add(fmt::format("{} {} {}\n", file.role, file.bytes, file.checksum));
   }
   return sum.hex();
 }
+
+}  // namespace
 
 Prepared Prepared::open(const fs::path& directory) {
   require(fs::is_directory(directory), "{} is not a directory; make one with tandem prepare", directory.string());
@@ -70,7 +66,7 @@ Prepared Prepared::open(const fs::path& directory) {
                     .valid = read_pairs(directory, manifest, role::kValidSource, role::kValidTarget),
                     .test = read_pairs(directory, manifest, role::kTestSource, role::kTestTarget),
                     .joint = joint,
-                    .fingerprint = prepared_fingerprint(manifest),
+                    .fingerprint = fingerprint_of(manifest),
                     .source = text::Subwords::load(path(role::kSourceTokenizer)),
                     .target = {}};
   if (!joint) {

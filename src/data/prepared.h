@@ -11,6 +11,14 @@
 
 namespace tandem::data {
 
+// Names of the files in a prepared directory.
+constexpr const char* kPreparedKind = "prepared";
+constexpr const char* kCorpusFile = "train.corpus";
+constexpr const char* kJointTokenizerFile = "joint.model";
+constexpr const char* kSourceTokenizerFile = "source.model";
+constexpr const char* kTargetTokenizerFile = "target.model";
+constexpr const char* kStatisticsFile = "stats.json";
+
 // Raw text: line i of target is the translation of line i of source. Empty if the set was not given.
 struct TextPairs {
   std::vector<std::string> source;

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/human.h"
-#include "data/capacity.h"
+#include "data/batcher.h"
 #include "train/gradient_update.h"
 #include "train/loss_evaluation.h"
 #include "train/stepper.h"

@@ -4,7 +4,7 @@
 #include "core/file.h"
 #include "core/human.h"
 #include "core/log.h"
-#include "data/prepared_files.h"
+#include "data/prepared.h"
 #include "train/product_rate.h"
 #include "train/setup.h"
 

@@ -1,10 +1,9 @@
-#include "data/capacity.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "core/philox.h"
+#include "data/batcher.h"
 #include "data/corpus_of.h"
 
 namespace tandem::data {

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "data/corpus.h"
-#include "data/corpus_writer.h"
 #include "temporary_directory.h"
 
 namespace tandem::testing {

@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/philox.h"
-#include "data/corpus_writer.h"
 #include "data/scratch.h"
 
 namespace tandem::data {

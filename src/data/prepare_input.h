@@ -1,4 +1,4 @@
-// Reads sentence pairs from text files, and keeps cleaned pairs in a scratch file.
+// What prepare reads: sentence pairs from text files, of which cleaned ones wait in a scratch file.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,18 @@ class PairReader {
   std::unique_ptr<LineReader> left_, right_;
   uint64_t source_bytes_ = 0, target_bytes_ = 0;
 };
+
+// The unchanged lines of both sides, with "\n" after each.
+struct TextSet {
+  void add(const std::string& source_line, const std::string& target_line);
+
+  std::string source, target;
+  int64_t pairs = 0;
+};
+
+// The text is not cleaned: the reference must stay raw. Fails for unequal line counts and for text that is not UTF-8;
+// warns of empty lines. If both names are empty, so is the set.
+TextSet read_text_set(const std::string& source, const std::string& target);
 
 // Pairs of lines in a file, written one after the other and then read in any order.
 class PairStore {

@@ -1,4 +1,4 @@
-#include "data/prepare_pairs.h"
+#include "data/prepare_input.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,8 +8,20 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/log.h"
+#include "text/cleaning.h"
 
 namespace tandem::data {
+
+namespace {
+
+constexpr size_t kLargestSet = size_t{1} << 30;  // bytes of a validation or test set
+
+struct Record {
+  uint32_t source = 0, target = 0;  // bytes; the texts follow
+};
+
+}  // namespace
 
 PairReader::PairReader(std::vector<std::string> source, std::vector<std::string> target, std::vector<std::string> tsv)
     : source_(tsv.empty() ? std::move(source) : std::move(tsv)), target_(std::move(target)), tsv_(target_.empty()) {
@@ -94,13 +106,34 @@ double PairReader::share() const {
   return now < 0 ? -1 : (static_cast<double>(file_) + now) / static_cast<double>(source_.size());
 }
 
-namespace {
+void TextSet::add(const std::string& source_line, const std::string& target_line) {
+  source.append(source_line).append("\n");
+  target.append(target_line).append("\n");
+  ++pairs;
+}
 
-struct Record {
-  uint32_t source = 0, target = 0;  // bytes; the texts follow
-};
-
-}  // namespace
+TextSet read_text_set(const std::string& source, const std::string& target) {
+  TextSet set;
+  if (source.empty()) {
+    return set;
+  }
+  PairReader reader({source}, {target}, {});
+  std::string left, right;
+  int64_t empty = 0;
+  while (reader.next(left, right)) {
+    require(!reader.cut(), "{} or its translation is longer than {} bytes", reader.place(), LineReader::kLongestLine);
+    require(text::valid_utf8(left) && text::valid_utf8(right), "{} or its translation in {} is not valid UTF-8",
+            reader.place(), target);
+    require(set.source.size() + set.target.size() < kLargestSet, "{} is too large for a validation or test set",
+            source);
+    empty += left.empty() || right.empty() ? 1 : 0;
+    set.add(left, right);
+  }
+  if (empty > 0) {
+    log::warning("{} of {} pairs in {} and {} have an empty side", empty, set.pairs, source, target);
+  }
+  return set;
+}
 
 PairStore::PairStore(const std::filesystem::path& path) : writer_(path) {}
 
