@@ -1,4 +1,4 @@
-// Reads files that may hold anything, and writes files that are either complete or absent.
+// Reads files that may hold anything, writes files that are either complete or absent, and locks files.
 //
 // Every failure is a one-line error that names the file and the system's reason. A write is not done until the bytes
 // and the directory entry are on disk (fsync), so that a reader never meets half a file, even after a power cut.
@@ -90,6 +90,22 @@ class NewDirectory {
   std::filesystem::path path_, temporary_;
   bool replace_, committed_ = false;
   int lock_ = -1;
+};
+
+std::string host_name();  // this machine's name; "localhost" if it has none
+
+// An exclusive lock on a file, held while the object lives; the kernel releases it if the process dies.
+class FileLock {
+ public:
+  // Creates the file if needed and writes this process's id and host into it. If another process holds the lock, fails
+  // with "<what> is in use by process 123 on host" and what to do.
+  FileLock(const std::filesystem::path& path, const std::string& what);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int fd_ = -1;
 };
 
 }  // namespace tandem::inline core

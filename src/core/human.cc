@@ -3,24 +3,36 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <string_view>
-#include <utility>
+#include <iterator>
 
 namespace tandem::inline core {
 
 namespace {
 
-// Three figures and a prefix: 1234 is "1.23" and "k".
-std::pair<std::string, std::string_view> scaled(double value) {
-  constexpr std::string_view kPrefixes[] = {"", "k", "M", "G", "T", "P"};
-  size_t prefix = 0;
-  while (std::fabs(value) >= 999.5 && prefix + 1 < std::size(kPrefixes)) {
-    value /= 1000;
-    ++prefix;
+constexpr const char* kCounts[] = {"", "k", "M", "G", "T", "P"};
+constexpr const char* kBytes[] = {" B", " kB", " MB", " GB", " TB", " PB"};
+constexpr const char* kBinaryBytes[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB"};
+constexpr const char* kBits[] = {" bit/s", " kbit/s", " Mbit/s", " Gbit/s", " Tbit/s"};
+constexpr const char* kByteRates[] = {" B/s", " kB/s", " MB/s", " GB/s", " TB/s"};
+constexpr const char* kFlops[] = {" FLOP/s", " kFLOP/s", " MFLOP/s", " GFLOP/s", " TFLOP/s", " PFLOP/s"};
+
+enum class Fraction : uint8_t { always, of_larger_units };
+
+// Three figures, never an exponent, in the largest unit that leaves at least 1.
+template <size_t N>
+std::string scaled(double value, const char* const (&units)[N], Fraction fraction = Fraction::always,
+                   double step = 1000) {
+  if (!std::isfinite(value)) {
+    return "an unknown amount";
+  }
+  size_t unit = 0;
+  while (unit + 1 < N && std::fabs(value) >= 0.9995 * step) {
+    value /= step;
+    ++unit;
   }
   const double size = std::fabs(value);
-  const int digits = prefix == 0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
-  return {fmt::format("{:.{}f}", value, digits), kPrefixes[prefix]};
+  const bool whole = unit == 0 && fraction == Fraction::of_larger_units;
+  return fmt::format("{:.{}f}{}", value, whole || size >= 99.95 ? 0 : size < 9.995 && size > 0 ? 2 : 1, units[unit]);
 }
 
 }  // namespace
@@ -43,19 +55,11 @@ std::string human_duration(double seconds) {
 }
 
 std::string human_count(double count) {
-  if (!std::isfinite(count)) {
-    return "?";
-  }
-  const auto [number, prefix] = scaled(count);
-  return fmt::format("{}{}", number, prefix);
+  return std::isfinite(count) ? scaled(count, kCounts, Fraction::of_larger_units) : "?";
 }
 
 std::string human_bytes(double bytes) {
-  if (!std::isfinite(bytes)) {
-    return "? B";
-  }
-  const auto [number, prefix] = scaled(bytes);
-  return fmt::format("{} {}B", number, prefix);
+  return std::isfinite(bytes) ? scaled(bytes, kBytes, Fraction::of_larger_units) : "? B";
 }
 
 std::string grouped(int64_t number) {
@@ -65,6 +69,43 @@ std::string grouped(int64_t number) {
     digits.insert(static_cast<size_t>(place), 1, ',');
   }
   return digits;
+}
+
+std::string seconds_text(double seconds) {
+  if (!std::isfinite(seconds)) {
+    return "an unknown time";
+  }
+  return seconds >= 120 ? human_duration(seconds)
+         : seconds < 1  ? fmt::format("{:.3g} ms", seconds * 1e3)
+                        : fmt::format("{:.3g} s", seconds);
+}
+
+std::string size_text(double bytes) {
+  const std::string decimal = scaled(bytes, kBytes);
+  return bytes < 1000 || !std::isfinite(bytes)
+             ? decimal
+             : fmt::format("{} ({})", decimal, scaled(bytes, kBinaryBytes, Fraction::always, 1024));
+}
+
+std::string bits_text(double bits_per_second) { return scaled(bits_per_second, kBits); }
+
+std::string rate_text(double bytes_per_second) {
+  return fmt::format("{} ({})", scaled(bytes_per_second, kByteRates), bits_text(8 * bytes_per_second));
+}
+
+std::string flops_text(double flops_per_second) { return scaled(flops_per_second, kFlops); }
+
+std::string port_name(double bits_per_second) {
+  const bool mega = bits_per_second < 1e9;
+  return fmt::format("{:g} {} port", bits_per_second / (mega ? 1e6 : 1e9), mega ? "Mbit" : "Gbit");
+}
+
+std::string percent_text(double share) {
+  const double percent = 100 * share;
+  if (percent == 0 || !std::isfinite(percent)) {
+    return percent == 0 ? "0 %" : "an unknown share";
+  }
+  return fmt::format("{:.{}f} %", percent, percent < 0.995 ? 2 : percent < 9.95 ? 1 : 0);
 }
 
 }  // namespace tandem::inline core

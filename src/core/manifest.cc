@@ -1,5 +1,6 @@
 #include "core/manifest.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -43,12 +44,8 @@ Manifest parse(const std::string& text) {
 }  // namespace
 
 const ManifestFile* Manifest::find(const std::string& role) const {
-  for (const ManifestFile& file : files) {
-    if (file.role == role) {
-      return &file;
-    }
-  }
-  return nullptr;
+  const auto found = std::ranges::find(files, role, &ManifestFile::role);
+  return found == files.end() ? nullptr : &*found;
 }
 
 uint64_t Manifest::bytes() const {

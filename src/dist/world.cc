@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/lock.h"
 #include "dist/authentication.h"
 #include "dist/environment.h"
 #include "dist/socket.h"

@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "core/error.h"
-#include "core/lock.h"
+#include "core/file.h"
 #include "dist/socket.h"
 
 namespace tandem::launch {

@@ -8,7 +8,7 @@
 #include <charconv>
 
 #include "core/error.h"
-#include "core/lock.h"
+#include "core/file.h"
 #include "observe/metrics.h"
 #include "observe/protobuf_message.h"
 

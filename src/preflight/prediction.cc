@@ -5,7 +5,7 @@
 #include <map>
 
 #include "core/error.h"
-#include "core/units.h"
+#include "core/human.h"
 #include "observe/verdicts/exchange.h"
 #include "preflight/warnings.h"
 

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/human.h"
-#include "core/units.h"
 
 namespace tandem::preflight {
 

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "core/human.h"
-#include "core/units.h"
 
 namespace tandem::preflight {
 

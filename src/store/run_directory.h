@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/lock.h"
+#include "core/file.h"
 
 namespace tandem::store {
 

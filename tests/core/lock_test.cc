@@ -1,4 +1,4 @@
-#include "core/lock.h"
+#include "core/file.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "asked.h"
-#include "core/units.h"
+#include "core/human.h"
 #include "observe/made_cluster.h"
 
 namespace tandem::report {

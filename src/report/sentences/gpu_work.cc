@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/units.h"
+#include "core/human.h"
 #include "report/sentences/sentences.h"
 
 namespace tandem::report {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/human.h"
-#include "core/units.h"
 #include "report/sentences/sentences.h"
 
 namespace tandem::report {
