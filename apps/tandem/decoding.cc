@@ -3,8 +3,8 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "data/lines.h"
+#include "decode/batches.h"
 #include "decode/line_translator.h"
-#include "decode/translation_status.h"
 #include "text/cleaning.h"
 
 namespace tandem::cli {
@@ -45,14 +45,6 @@ Translator open_translator(const DecodingOptions& options) {
     severity == Severity::warning ? log::write_warning(line) : log::write_info(line);
   };
   return Translator(options.model, model);
-}
-
-std::vector<std::string> best_of(std::vector<std::vector<Translation>> translations) {
-  std::vector<std::string> best;
-  for (std::vector<Translation>& one : translations) {
-    best.push_back(std::move(one.front().text));
-  }
-  return best;
 }
 
 Precision precision_of(const std::string& name) {

@@ -30,9 +30,6 @@ TranslateOptions translate_options(const DecodingOptions& options, int n_best);
 // Loads the model; what the library has to say goes to the log.
 Translator open_translator(const DecodingOptions& options);
 
-// The best translation of each line.
-std::vector<std::string> best_of(std::vector<std::vector<Translation>> translations);
-
 Precision precision_of(const std::string& name);  // auto, f32 or bf16
 
 // The lines of a text file, without their ends.

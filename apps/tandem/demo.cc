@@ -11,6 +11,7 @@
 #include "core/stopwatch.h"
 #include "data/demo_corpus.h"
 #include "data/prepare.h"
+#include "decode/line_translator.h"
 #include "decoding.h"
 #include "text/bleu.h"
 #include "train/trainer.h"
@@ -158,7 +159,8 @@ std::vector<std::string> translate(const fs::path& out, int threads, const DemoT
   options.model = (out / "run").string();
   options.threads = threads;
   Translator translator = open_translator(options);
-  std::vector<std::string> translations = best_of(translator.translate(test.source, translate_options(options, 1)));
+  std::vector<std::string> translations =
+      decode::best_of(translator.translate(test.source, translate_options(options, 1)));
   write_lines(out / "test.out.de", translations);
   return translations;
 }

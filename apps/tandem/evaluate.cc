@@ -6,7 +6,8 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "decode/text_output.h"
+#include "decode/line_translator.h"
+#include "decode/translate_stream.h"
 #include "decoding.h"
 #include "text/bleu.h"
 #include "text/chrf.h"
@@ -93,7 +94,7 @@ void run_evaluate(const EvaluateArguments& arguments) {
   Evaluation result;
   result.sentences = source.size();
   add_loss(result, translator, source, target);
-  const std::vector<std::string> translations = best_of(translator.translate(source, options));
+  const std::vector<std::string> translations = decode::best_of(translator.translate(source, options));
   result.bleu = text::corpus_bleu(translations, {target});
   result.chrf = text::corpus_chrf(translations, {target});
   if (output) {

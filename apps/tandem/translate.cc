@@ -14,7 +14,6 @@
 #include "core/log.h"
 #include "core/signals.h"
 #include "data/lines.h"
-#include "decode/text_output.h"
 #include "decode/translate_stream.h"
 #include "decoding.h"
 #include "text/cleaning.h"

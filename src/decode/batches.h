@@ -18,4 +18,8 @@ void check(const CallOptions& options);
 void for_each_batch(std::span<const int64_t> sizes, const CallOptions& options, int64_t usual, int64_t* most,
                     const std::function<void(std::span<const size_t>)>& body);
 
+// For CallOptions::on_progress: draws on the terminal's status line what is done and what time is left, and removes the
+// line at the end.
+std::function<void(const CallProgress&)> translation_status();
+
 }  // namespace tandem::decode

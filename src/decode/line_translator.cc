@@ -143,11 +143,10 @@ std::vector<std::vector<Translation>> LineTranslator::translate(std::span<const 
   return result;
 }
 
-std::vector<std::string> LineTranslator::translate_best(std::span<const std::string> lines,
-                                                        const TranslateOptions& options) {
+std::vector<std::string> best_of(std::vector<std::vector<Translation>> translations) {
   std::vector<std::string> best;
-  for (std::vector<Translation>& translations : translate(lines, options)) {
-    best.push_back(std::move(translations.front().text));
+  for (std::vector<Translation>& one : translations) {
+    best.push_back(std::move(one.front().text));
   }
   return best;
 }

@@ -16,6 +16,9 @@ namespace tandem::decode {
 // Fails with an error that names the impossible value.
 void check(const TranslateOptions& options);
 
+// The best translation of each line.
+std::vector<std::string> best_of(std::vector<std::vector<Translation>> translations);
+
 class LineTranslator {
  public:
   // Everything given must outlive the translator. `threads` turn text to pieces and back, 0 = as many as this process
@@ -25,8 +28,9 @@ class LineTranslator {
   // As Translator::translate in tandem/translator.h.
   std::vector<std::vector<Translation>> translate(std::span<const std::string> lines, const TranslateOptions& options);
 
-  // The best translation of each line.
-  std::vector<std::string> translate_best(std::span<const std::string> lines, const TranslateOptions& options);
+  std::vector<std::string> translate_best(std::span<const std::string> lines, const TranslateOptions& options) {
+    return best_of(translate(lines, options));
+  }
 
  private:
   struct Segment;

@@ -1,12 +1,16 @@
-// Translates a stream of lines as it comes, with bounded memory.
+// A stream of lines that is translated as it comes, with bounded memory, and where its translations go.
 #pragma once
 
+#include <cstdio>
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/file.h"
 #include "tandem/translation.h"
 
 namespace tandem::decode {
@@ -34,5 +38,27 @@ StreamSummary translate_stream(const TranslateWindow& translate, const std::func
 
 // The lines of one translated line, each with its line end. `line` counts from 1.
 std::string formatted(const std::vector<Translation>& translations, int64_t line, OutputFormat format);
+
+// Where a command's text goes: standard output, or a file that appears complete or not at all.
+class TextOutput {
+ public:
+  // "-" is standard output. A file is written aside and takes its name in finish(); a device or pipe is written to as
+  // it is. Fails at once when it cannot be written.
+  explicit TextOutput(const std::string& name);
+  ~TextOutput();
+  TextOutput(const TextOutput&) = delete;
+  TextOutput& operator=(const TextOutput&) = delete;
+
+  void write(std::string_view text);
+  void finish();
+
+  bool is_file() const { return file_ != nullptr; }
+
+ private:
+  std::string name_;
+  std::filesystem::path path_;        // the file's final name
+  std::unique_ptr<FileWriter> file_;  // a regular file
+  std::FILE* stream_ = nullptr;       // anything else
+};
 
 }  // namespace tandem::decode

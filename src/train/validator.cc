@@ -7,8 +7,8 @@
 
 #include "core/log.h"
 #include "core/philox.h"
+#include "decode/batches.h"
 #include "decode/line_translator.h"
-#include "decode/translation_status.h"
 #include "text/chrf.h"
 
 namespace tandem::train {

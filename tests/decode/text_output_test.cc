@@ -1,9 +1,8 @@
-#include "decode/text_output.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "core/error.h"
+#include "decode/translate_stream.h"
 
 namespace tandem::decode {
 namespace {
