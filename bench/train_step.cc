@@ -18,7 +18,7 @@
 
 #include "core/philox.h"
 #include "data/corpus.h"
-#include "observe/memory.h"
+#include "observe/probes/host_probes.h"
 #include "tensor/arena.h"
 #include "train/step_bench.h"
 

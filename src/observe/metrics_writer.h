@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "observe/append_file.h"
 #include "observe/metrics.h"
@@ -40,5 +41,10 @@ class MetricsWriter {
   int64_t segment_bytes_;
   std::optional<AppendFile> file_;
 };
+
+// Makes old metrics coarser without making them untrue. Writes all records of `files`, oldest first, to `out`
+// (fsynced): every two neighbouring train records of a start as one, and every two probe records (fields.h says how);
+// all other kinds as they are. Lines that are no records are left out.
+void thin(const std::vector<std::filesystem::path>& files, const std::filesystem::path& out);
 
 }  // namespace tandem::observe

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <limits>
 
-#include "observe/metrics_line.h"
+#include "observe/metrics.h"
 #include "observe/run_reader.h"
 #include "observe/segments.h"
 

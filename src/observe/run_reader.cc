@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "observe/metrics_line.h"
+#include "observe/metrics.h"
 
 namespace tandem::observe {
 

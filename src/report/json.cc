@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "observe/metrics_line.h"
+#include "observe/metrics.h"
 #include "report/curves.h"
 
 namespace tandem::report {

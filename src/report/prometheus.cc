@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "observe/metrics_line.h"
+#include "observe/metrics.h"
 #include "report/text.h"
 
 namespace tandem::report {

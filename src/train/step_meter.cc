@@ -1,6 +1,6 @@
 #include "train/step_meter.h"
 
-#include "observe/memory.h"
+#include "observe/probes/host_probes.h"
 #include "train/step_flops.h"
 
 namespace tandem::train {

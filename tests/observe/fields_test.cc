@@ -9,9 +9,9 @@
 
 #include "core/file.h"
 #include "known_fields.h"
+#include "observe/metrics_writer.h"
 #include "observe/probes/host_probes.h"
 #include "observe/run_reader.h"
-#include "observe/thinning.h"
 #include "temporary_directory.h"
 
 namespace tandem::observe {

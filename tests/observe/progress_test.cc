@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "observe/memory.h"
+#include "observe/probes/host_probes.h"
 
 namespace tandem::observe {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "observe/memory.h"
+#include "observe/probes/host_probes.h"
 #include "report/run_report.h"
 #include "temporary_directory.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "observe/metrics_line.h"
+#include "observe/metrics.h"
 #include "report/made_report.h"
 #include "report/text.h"
 

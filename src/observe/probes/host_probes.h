@@ -5,6 +5,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -61,6 +62,9 @@ struct ProbeOptions {
   std::filesystem::path root = "/";
   std::string nvml = kNvml;
 };
+
+// The most resident memory that this process has used so far (VmHWM), in bytes; 0 if the system does not tell.
+int64_t peak_memory();
 
 // All sources together, without a thread.
 class ProbeSet {

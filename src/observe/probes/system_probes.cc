@@ -332,4 +332,15 @@ Probe make_disk_probe(const fs::path& root, const fs::path& directory) {
 
 Probe make_network_probe(const fs::path& root, const std::string& interface) { return NetworkProbe(root, interface); }
 
+int64_t peak_memory() {
+  const std::string content = read_pseudo_file("/proc/self/status");
+  for (std::string_view text = content; !text.empty();) {
+    std::string_view line = next_line(text);
+    if (next_word(line) == "VmHWM:") {
+      return 1024 * static_cast<int64_t>(to_number(next_word(line)).value_or(0));
+    }
+  }
+  return 0;
+}
+
 }  // namespace tandem::observe

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "observe/verdicts/rank_clock.h"
+#include "observe/verdicts/exchange.h"
 #include "observe/verdicts/verdict.h"
 
 namespace tandem::observe {

@@ -1,12 +1,10 @@
-#include "observe/verdicts/rank_clock.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 #include <span>
 
-#include "observe/fields.h"
+#include "observe/verdicts/exchange.h"
 
 namespace tandem::observe {
 

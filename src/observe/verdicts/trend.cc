@@ -1,9 +1,9 @@
-#include "observe/verdicts/trend.h"
-
 #include <algorithm>
 #include <cmath>
 #include <span>
 #include <tuple>
+
+#include "observe/verdicts/learning.h"
 
 namespace tandem::observe {
 
