@@ -8,7 +8,7 @@
 #include "dist/process_group.h"
 #include "hosts_options.h"
 #include "preflight/measure.h"
-#include "preflight/report.h"
+#include "preflight/prediction.h"
 #include "train/group_run.h"
 #include "train/setup.h"
 

@@ -1,6 +1,5 @@
 #include "preflight/forecast.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "core/error.h"
@@ -35,6 +34,22 @@ void send(Progress& at, const TimedMessage& message, const NetworkModel& network
 
 }  // namespace
 
+StepTimeline slowest(const std::vector<StepTimeline>& by_rank) {
+  require(!by_rank.empty(), "no rank has timed a step");
+  StepTimeline all = by_rank.front();
+  for (const StepTimeline& own : by_rank) {
+    require(own.messages.size() == all.messages.size(), "ranks send {} and {} messages in one step",
+            own.messages.size(), all.messages.size());
+    for (size_t i = 0; i < own.messages.size(); ++i) {
+      all.messages[i].ready = std::max(all.messages[i].ready, own.messages[i].ready);
+    }
+    all.backward_end = std::max(all.backward_end, own.backward_end);
+    all.update = std::max(all.update, own.update);
+    all.overhead = std::max(all.overhead, own.overhead);
+  }
+  return all;
+}
+
 Forecast forecast(const StepTimeline& step, const NetworkModel& network) {
   Progress at;
   double after = 0;
@@ -62,30 +77,30 @@ Forecast forecast(const StepTimeline& step, const NetworkModel& network) {
 Forecast forecast(const std::vector<StepTimeline>& steps, const NetworkModel& network) {
   require(!steps.empty(), "no step was timed");
   std::vector<Forecast> all;
-  all.reserve(steps.size());
   for (const StepTimeline& step : steps) {
     all.push_back(forecast(step, network));
   }
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::nth_element(all.begin(), middle, all.end(),
-                   [](const Forecast& a, const Forecast& b) { return a.step < b.step; });
-  return *middle;
+  return middle_of(all, &Forecast::step);
 }
 
-StepTimeline with_gradients(StepTimeline step, double factor) {
-  for (TimedMessage& message : step.messages) {
-    message.bytes *= message.gradients ? factor : 1;
+std::vector<StepTimeline> with_gradients(std::vector<StepTimeline> steps, double factor) {
+  for (StepTimeline& step : steps) {
+    for (TimedMessage& message : step.messages) {
+      message.bytes *= message.gradients ? factor : 1;
+    }
   }
-  return step;
+  return steps;
 }
 
-StepTimeline with_micro_batches(StepTimeline step, int micro_batches) {
-  const double before = (micro_batches - 1) * step.backward_end;
-  for (TimedMessage& message : step.messages) {
-    message.ready += before;
+std::vector<StepTimeline> with_micro_batches(std::vector<StepTimeline> steps, int micro_batches) {
+  for (StepTimeline& step : steps) {
+    const double before = (micro_batches - 1) * step.backward_end;
+    for (TimedMessage& message : step.messages) {
+      message.ready += before;
+    }
+    step.backward_end += before;
   }
-  step.backward_end += before;
-  return step;
+  return steps;
 }
 
 NetworkModel at_rate(NetworkModel network, double factor) {

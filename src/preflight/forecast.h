@@ -2,11 +2,31 @@
 // Pure functions.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
-#include "preflight/timeline.h"
-
 namespace tandem::preflight {
+
+// A step as it is without any network: when each of its messages could start, and when its parts are done.
+struct TimedMessage {
+  double ready = 0;         // seconds from the step's beginning
+  double bytes = 0;         // mean of bytes sent and received; half the buffer for reduce-scatter and all-gather
+  bool gradients = false;   // in the type of the wire
+  bool after_join = false;  // part of the update, which waits for it
+};
+
+struct StepTimeline {
+  std::vector<TimedMessage> messages;  // in the order in which they are sent
+  double backward_end = 0;             // seconds from the beginning: all gradients of this rank are there
+  double update = 0;                   // seconds from the sums to the new weights
+  double overhead = 0;                 // seconds between two steps: waiting for data, the host's own work
+
+  double compute() const { return backward_end + update + overhead; }
+};
+
+// Ranks start a message together, when the last of them is ready: the latest moment of each. by_rank: the same step.
+StepTimeline slowest(const std::vector<StepTimeline>& by_rank);
 
 // Adding up over the ranks.
 struct NetworkModel {
@@ -23,6 +43,14 @@ struct Forecast {
   double exposed = 0;        // step - compute: waiting for the network, and computing slowed down by it
 };
 
+// The one in the middle in the order of `by`; of two the greater.
+template <class Value, class By>
+Value middle_of(std::vector<Value> all, By by) {
+  const auto middle = all.begin() + std::ssize(all) / 2;
+  std::ranges::nth_element(all, middle, {}, by);
+  return *middle;
+}
+
 // The queue of messages: each starts when it is ready and the one before is done; the rest of the step is computed
 // beside it. What ends after the backward pass is exposed.
 Forecast forecast(const StepTimeline& step, const NetworkModel& network);
@@ -30,10 +58,12 @@ Forecast forecast(const StepTimeline& step, const NetworkModel& network);
 Forecast forecast(const std::vector<StepTimeline>& steps, const NetworkModel& network);
 
 // ---- changed circumstances
-StepTimeline with_gradients(StepTimeline step, double factor);  // of so many times the bytes
-StepTimeline with_micro_batches(StepTimeline step,
-                                int micro_batches);         // as many micro-batches of the present size in a step
-NetworkModel at_rate(NetworkModel network, double factor);  // so many times as fast, where the network is what limits
+// Gradients of so many times the bytes.
+std::vector<StepTimeline> with_gradients(std::vector<StepTimeline> steps, double factor);
+// As many micro-batches of the present size in a step.
+std::vector<StepTimeline> with_micro_batches(std::vector<StepTimeline> steps, int micro_batches);
+// So many times as fast, where the network is what limits.
+NetworkModel at_rate(NetworkModel network, double factor);
 NetworkModel infinitely_fast();
 
 }  // namespace tandem::preflight

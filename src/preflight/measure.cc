@@ -2,15 +2,32 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "backend/cuda_device.h"
+#include "core/error.h"
 #include "core/log.h"
 #include "core/stopwatch.h"
+#include "data/prefetch.h"
 #include "observe/probes/host_probes.h"
-#include "preflight/step_trial.h"
+#include "train/gradient_communicator.h"
+#include "train/learner.h"
 #include "train/product_rate.h"
 
 namespace tandem::preflight {
+
+using Json = nlohmann::json;
+
+// A step may have thousands: without names.
+inline void to_json(Json& json, const TimedMessage& m) { json = {m.ready, m.bytes, m.gradients, m.after_join}; }
+inline void from_json(const Json& json, TimedMessage& m) { m = {json.at(0), json.at(1), json.at(2), json.at(3)}; }
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepTimeline, messages, backward_end, update, overhead)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Link, from, to, there, back, round_trip, clock_offset, clock_error)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankMeasurements, rank, node, host, address, interface, device, gpus, clock_mhz,
+                                   memory_free, memory_total, product_flops, disk, disk_free, sent, received,
+                                   compute_speed, steps, links)
 
 namespace {
 
@@ -22,6 +39,139 @@ constexpr double kStepSeconds = 7;
 constexpr double kBusySeconds = 4;
 constexpr int kMostSteps = 60;
 constexpr double kMessageSeconds = 0.1;  // of one sum beside computing, about
+
+constexpr size_t kMostMessages = 1 << 16;  // of a step
+
+double seconds_between(uint64_t begin, uint64_t end) {
+  return static_cast<double>(static_cast<int64_t>(end - begin)) * 1e-9;
+}
+
+// Stands where a process group's communicator would: notes what a step would send and when, and sends nothing. So a
+// step can be timed as it is without any network, with the real plan of messages.
+class TimingCommunicator final : public dist::Communicator {
+ public:
+  // `real` says how work is shared out. Both must outlive this.
+  TimingCommunicator(backend::Backend& backend, const dist::Communicator& real)
+      : backend_(backend), real_(real), moments_(backend.allocate(kMostMessages * sizeof(uint64_t))) {}
+
+  int rank() const override { return real_.rank(); }
+  int size() const override { return real_.size(); }
+  int shard_number() const override { return real_.shard_number(); }
+  dist::Handle start_all_reduce(const View& buffer) override {
+    return note(bytes_of(buffer), buffer.dtype != DType::f64);
+  }
+  dist::Handle start_rounded_all_reduce(const View& sums, const View& values) override {
+    return note((bytes_of(sums) + bytes_of(values)) / 2, true);
+  }
+  dist::Handle start_reduce_scatter(const View& buffer) override { return note(bytes_of(buffer) / 2, true); }
+  dist::Handle start_all_gather(const View& buffer) override { return note(bytes_of(buffer) / 2, false); }
+  dist::Handle start_broadcast(const View& buffer, int /*root*/) override { return note(bytes_of(buffer), false); }
+  dist::Handle start_barrier() override { return {}; }
+  void abort(const std::string& /*reason*/) override {}
+  dist::Traffic traffic() const override { return {}; }
+  dist::Traffic planned_reduce_scatter(int64_t count, DType type) const override {
+    return real_.planned_reduce_scatter(count, type);
+  }
+  dist::Traffic planned_all_gather(int64_t count, DType type) const override {
+    return real_.planned_all_gather(count, type);
+  }
+
+  // Before a step is given. A recorded step makes no calls when it runs again: its messages stay those of the first
+  // time, with new moments.
+  void begin_step() { begun_ = true; }
+
+  // Of the step given last; waits for it. By the backend's clock it began at `begin`, and the ranks' sums were there at
+  // `joined`.
+  std::vector<TimedMessage> messages(uint64_t begin, uint64_t joined) const {
+    std::vector<uint64_t> moments(messages_.size());
+    if (!moments.empty()) {
+      backend_.download(moments.data(), moments_.view(DType::i32, 1, static_cast<int64_t>(2 * moments.size())));
+    }
+    std::vector<TimedMessage> messages = messages_;
+    for (size_t i = 0; i < moments.size(); ++i) {
+      messages[i].ready = seconds_between(begin, moments[i]);
+      messages[i].after_join = moments[i] > joined;
+    }
+    return messages;
+  }
+
+ private:
+  static double bytes_of(const View& buffer) {
+    return static_cast<double>(buffer.size()) * static_cast<double>(size_of(buffer.dtype));
+  }
+  dist::Handle note(double bytes, bool gradients) {
+    if (std::exchange(begun_, false)) {
+      messages_.clear();
+    }
+    require(messages_.size() < kMostMessages, "a step of more than {} messages: raise dist.bucket_mb", kMostMessages);
+    backend_.stamp(static_cast<uint64_t*>(moments_.data()) + messages_.size());
+    messages_.push_back({.bytes = bytes, .gradients = gradients});
+    return {};
+  }
+
+  backend::Backend& backend_;
+  const dist::Communicator& real_;
+  Buffer moments_;  // u64 [kMostMessages], in the backend's memory
+  std::vector<TimedMessage> messages_;
+  bool begun_ = false;
+};
+
+// The config's own training steps on this rank's share of the batch, with everything but the network.
+class StepTrial {
+ public:
+  // All must outlive this. config as train's would be, made whole.
+  StepTrial(dist::ProcessGroup& group, backend::Backend& backend, const data::Prepared& data,
+            const train::TrainConfig& config)
+      : own_communicator_(train::make_gradient_communicator(group, backend, config.dist)),
+        communicator_(own_communicator_ ? *own_communicator_ : group.communicator()),
+        timing_(backend, communicator_),
+        learner_(backend, config, data.train, {group.communicator(), timing_}),
+        batches_([this] { return learner_.batcher().next(); }) {
+    learner_.begin();
+  }
+
+  StepTimeline run_step() {
+    const Stopwatch watch;
+    const data::TrainStep step = batches_.next();
+    timing_.begin_step();
+    // At rate 0 nothing is learned: the ranks' gradients are not added up.
+    learner_.stepper().give(step, learner_.input_of(step, static_cast<int64_t>(steps_), 0));
+    const train::StepClock clock = learner_.stepper().take().clock;
+    const bool alone = timing_.size() == 1;
+    const uint64_t joining = alone ? clock.end : clock.joining, joined = alone ? clock.end : clock.joined;
+    StepTimeline timeline;
+    timeline.backward_end = seconds_between(clock.begin, joining);
+    timeline.update = seconds_between(joined, clock.end);
+    if (learner_.stepper().usual_under_way() == 0) {  // elsewhere the host works while the device does
+      timeline.overhead = watch.seconds() - clock.seconds();
+    }
+    timeline.messages = timing_.messages(clock.begin, joined);
+    ++steps_;
+    source_tokens_ += static_cast<double>(step.source_tokens);
+    target_tokens_ += static_cast<double>(step.target_tokens);
+    epochs_ = step.epochs_done;
+    traffic_ = learner_.stepper().planned_traffic(step);
+    return timeline;
+  }
+
+  dist::Communicator& sums() { return communicator_; }  // that gradients will use
+  train::Learner& learner() { return learner_; }
+
+  // Of the steps so far.
+  dist::Traffic planned_traffic() const { return traffic_; }  // a step, of this rank
+  double source_tokens() const { return source_tokens_ / steps_; }
+  double target_tokens() const { return target_tokens_ / steps_; }
+  double epochs_a_step() const { return epochs_ / steps_; }
+
+ private:
+  std::unique_ptr<dist::Communicator> own_communicator_;
+  dist::Communicator& communicator_;
+  TimingCommunicator timing_;
+  train::Learner learner_;
+  data::Prefetcher batches_;
+  dist::Traffic traffic_;
+  double steps_ = 0, source_tokens_ = 0, target_tokens_ = 0, epochs_ = 0;
+};
 
 // The run directory, or what is there of the path to it.
 fs::path existing_part(const std::string& run) {
@@ -36,31 +186,29 @@ fs::path existing_part(const std::string& run) {
 double sm_clock(const backend::Backend& backend) {
   const DeviceStream stream = backend.stream();
   if (stream.handle == nullptr) {
-    return kNotMeasured;
+    return 0;
   }
   observe::Record sample{.kind = "probe"};
   if (const observe::Probe probe = observe::make_gpu_probe(backend::gpu_bus_id(stream.device))) {
     probe(sample, 0);
   }
-  return sample.number("gpu_sm_clock_mhz").value_or(kNotMeasured);
+  return sample.number("gpu_sm_clock_mhz").value_or(0);
 }
 
 RankMeasurements look_around(dist::ProcessGroup& group, backend::Backend& backend, const train::TrainConfig& config) {
   const dist::RankInfo& own = group.ranks()[static_cast<size_t>(group.rank())];
-  RankMeasurements found;
-  found.rank = group.rank();
-  found.node = group.node();
-  found.host = own.host;
-  found.address = own.address;
-  found.interface = own.interface;
-  found.device = backend.description();
-  found.gpus = backend::gpu_count();
-  found.memory_free = static_cast<double>(backend.memory_sizes().free);
-  found.memory_total = static_cast<double>(backend.memory_sizes().total);
   const fs::path disk = existing_part(config.run);
-  found.disk = disk.string();
-  found.disk_free = static_cast<double>(fs::space(disk).available);
-  return found;
+  return {.rank = group.rank(),
+          .node = group.node(),
+          .host = own.host,
+          .address = own.address,
+          .interface = own.interface,
+          .device = backend.description(),
+          .gpus = backend::gpu_count(),
+          .memory_free = static_cast<double>(backend.memory_sizes().free),
+          .memory_total = static_cast<double>(backend.memory_sizes().total),
+          .disk = disk.string(),
+          .disk_free = static_cast<double>(fs::space(disk).available)};
 }
 
 // As training does: all ranks begin a step together.
@@ -90,18 +238,13 @@ std::vector<int64_t> message_sizes(const StepTimeline& step, DType wire) {
   return sizes;
 }
 
-double median_compute(std::vector<StepTimeline> steps) {
-  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
-  std::nth_element(steps.begin(), middle, steps.end(),
-                   [](const StepTimeline& a, const StepTimeline& b) { return a.compute() < b.compute(); });
-  return middle->compute();
-}
-
 // Both at once, for what each loses by it. Gives the bytes a second of the sums.
-double time_both(StepTrial& trial, const SumCost& alone, DType wire, RankMeasurements& own) {
+double time_both(StepTrial& trial, const NetworkModel& alone, DType wire, double bucket_mb, RankMeasurements& own) {
   const double width = wire_bytes(wire);
+  const auto bucket = static_cast<int64_t>(bucket_mb * (1 << 20)) / static_cast<int64_t>(sizeof(float));
+  const int64_t usual = std::min(bucket, trial.learner().model().parameters().flat_size());
   const auto elements = std::clamp(static_cast<int64_t>(kMessageSeconds * alone.bytes_per_second / width),
-                                   int64_t{1024}, std::max<int64_t>(trial.usual_message(), 1024));
+                                   int64_t{1024}, std::max<int64_t>(usual, 1024));
   std::vector<StepTimeline> steps;
   double rate = 0;
   {
@@ -116,12 +259,25 @@ double time_both(StepTrial& trial, const SumCost& alone, DType wire, RankMeasure
     rate = constant.messages_per_second();
   }
   steps.pop_back();  // its end had the cores for itself
-  own.compute_speed = std::min(1.0, median_compute(own.steps) / median_compute(steps));
+  const auto usual_compute = [](const auto& of) { return middle_of(of, &StepTimeline::compute).compute(); };
+  own.compute_speed = std::min(1.0, usual_compute(own.steps) / usual_compute(steps));
   const double seconds = std::max(1 / rate - 2 * alone.message_seconds, 0.05 / rate);
   return static_cast<double>(elements) * width / seconds;
 }
 
 }  // namespace
+
+std::string to_text(const RankMeasurements& measurements) {
+  return Json(measurements).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+RankMeasurements parse_measurements(const std::string& text) {
+  try {
+    return Json::parse(text).get<RankMeasurements>();
+  } catch (const Json::exception& error) {
+    fail("a rank's measurements cannot be read: {}", error.what());
+  }
+}
 
 Measurements measure_all(dist::ProcessGroup& group, const train::TrainConfig& config, const data::Prepared& data) {
   const Stopwatch watch;
@@ -140,31 +296,34 @@ Measurements measure_all(dist::ProcessGroup& group, const train::TrainConfig& co
   StepTrial trial(group, *backend, data, config);
   log::info("matrix products, all ranks at once ...");
   control.barrier();
-  own.product_flops = train::measure_product_rate(*backend, trial.compute());
+  own.product_flops = train::measure_product_rate(*backend, trial.learner().compute());
   own.clock_mhz = sm_clock(*backend);
   log::info("steps without the network ...");
   time_steps(trial, control, *backend, own.steps);
-  all.wire = trial.wire();
+  all.wire = train::wire_type(config.dist, *backend, trial.learner().compute());
   if (group.size() > 1) {
     log::info("sums over all ranks ...");
-    all.sums =
+    all.network =
         measure_sums(trial.sums(), control, *backend, message_sizes(own.steps.back(), all.wire), all.wire, kSumSeconds);
-    all.busy_bytes_per_second = all.sums.bytes_per_second;
     if (backend->stream().handle == nullptr) {
       log::info("both at once ...");
-      all.busy_bytes_per_second = time_both(trial, all.sums, all.wire, own);
+      all.network.busy_bytes_per_second = time_both(trial, all.network, all.wire, config.dist.bucket_mb, own);
     }
   }
   own.sent = static_cast<double>(trial.planned_traffic().sent);
   own.received = static_cast<double>(trial.planned_traffic().received);
+  double speed = 0;
   for (const std::string& text : group.gather(to_text(own))) {
     all.ranks.push_back(parse_measurements(text));
+    all.links.insert(all.links.end(), all.ranks.back().links.begin(), all.ranks.back().links.end());
+    speed += all.ranks.back().compute_speed / group.size();
   }
-  all.parameters = static_cast<double>(trial.parameters());
+  all.network.lost_per_byte = (1 - speed) / all.network.busy_bytes_per_second;
+  all.parameters = static_cast<double>(trial.learner().model().parameters().count());
   all.source_tokens = trial.source_tokens();
   all.target_tokens = trial.target_tokens();
   all.epochs_a_step = trial.epochs_a_step();
-  all.checkpoint_bytes = trial.checkpoint_bytes();
+  all.checkpoint_bytes = trial.learner().checkpoint_bytes();
   all.checkpoints = static_cast<double>(config.checkpoint.keep_last + config.checkpoint.keep_best + 1);
   all.seconds = watch.seconds();
   return all;

@@ -1,13 +1,15 @@
 #include "preflight/prediction.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "core/error.h"
 #include "core/human.h"
 #include "observe/verdicts/exchange.h"
-#include "preflight/warnings.h"
 
 namespace tandem::preflight {
 
@@ -16,6 +18,61 @@ namespace {
 constexpr double kWorth = 0.1;      // share of a step from which on something is worth a word
 constexpr double kFull = 0.7;       // of a link, from which on sums are limited by it
 constexpr double kTcpShare = 0.94;  // of a port's speed that is payload
+constexpr double kSlower = 0.05;    // a device slower than the others by more is named
+constexpr double kLopsided = 0.7;   // one direction of a link against the other, a link against the fastest
+constexpr double kClockOff = 1;     // seconds: logs of two hosts can no longer be laid side by side
+
+void compare_devices(const Measurements& m, std::vector<std::string>& warnings) {
+  const double usual = middle_of(m.ranks, &RankMeasurements::product_flops).product_flops;
+  for (const RankMeasurements& rank : m.ranks) {
+    if (rank.product_flops < (1 - kSlower) * usual) {
+      warnings.push_back(fmt::format("rank {} on {} computes {} slower than the others ({} against {})", rank.rank,
+                                     rank.host, percent_text(1 - rank.product_flops / usual),
+                                     flops_text(rank.product_flops), flops_text(usual)));
+    }
+    if (rank.device != m.ranks.front().device) {
+      warnings.push_back(
+          fmt::format("rank {} on {} has another device than rank 0 ({}, not {}): all wait for the "
+                      "slower one",
+                      rank.rank, rank.host, rank.device, m.ranks.front().device));
+    }
+  }
+}
+
+void compare_links(const Measurements& m, std::vector<std::string>& warnings) {
+  double fastest = 0;
+  for (const Link& link : m.links) {
+    fastest = std::max({fastest, link.there, link.back});
+  }
+  for (const Link& link : m.links) {
+    const std::string from = host_of(m, link.from), to = host_of(m, link.to);
+    for (const auto& [a, b, rate] : {std::tuple(from, to, link.there), std::tuple(to, from, link.back)}) {
+      if (rate < kLopsided * fastest) {
+        warnings.push_back(
+            fmt::format("{} -> {} moves {}, the fastest link {}", a, b, rate_text(rate), rate_text(fastest)));
+      }
+    }
+    if (std::fabs(link.clock_offset) - link.clock_error > kClockOff) {
+      warnings.push_back(fmt::format("the clock of {} is {} {} that of {}: let NTP set both", to,
+                                     seconds_text(std::fabs(link.clock_offset)),
+                                     link.clock_offset > 0 ? "ahead of" : "behind", from));
+    }
+  }
+}
+
+// Which disk cannot hold the checkpoints; "" where all can.
+std::string disk_problem(const Measurements& m) {
+  const double needed = m.checkpoints * m.checkpoint_bytes;
+  for (const RankMeasurements& rank : m.ranks) {
+    if (rank.disk_free < needed) {
+      return fmt::format(
+          "{} on {} has {} free, but {:g} checkpoints of {} need {}: make room, or lower checkpoint.keep_last",
+          rank.disk, rank.host, human_bytes(rank.disk_free), m.checkpoints, human_bytes(m.checkpoint_bytes),
+          human_bytes(needed));
+    }
+  }
+  return "";
+}
 
 std::vector<StepTimeline> group_steps(const Measurements& m) {
   size_t count = m.ranks.front().steps.size();
@@ -31,18 +88,6 @@ std::vector<StepTimeline> group_steps(const Measurements& m) {
     steps.push_back(slowest(by_rank));
   }
   return steps;
-}
-
-NetworkModel network_of(const Measurements& m) {
-  if (m.ranks.size() == 1) {
-    return infinitely_fast();
-  }
-  double speed = 0;
-  for (const RankMeasurements& rank : m.ranks) {
-    speed += rank.compute_speed / static_cast<double>(m.ranks.size());
-  }
-  return {m.sums.message_seconds, m.sums.bytes_per_second, m.busy_bytes_per_second,
-          (1 - speed) / m.busy_bytes_per_second};
 }
 
 // Bytes that cross a host's port, each way, for a byte of a buffer that is added up.
@@ -62,6 +107,15 @@ double port_bytes(const Measurements& m, bool hierarchical) {
   return hierarchical && equal ? 2 * (hosts - 1) / hosts : 2 * most * (all - most) / all;
 }
 
+// The slowest direction of all links, bytes a second; NaN where there is no link.
+double slowest_link(const Measurements& m) {
+  double rate = kNotMeasured;
+  for (const Link& link : m.links) {
+    rate = std::fmin(rate, std::fmin(link.there, link.back));
+  }
+  return rate;
+}
+
 // With ports of another speed.
 NetworkModel with_port(const Measurements& m, const NetworkModel& now, double bits, bool hierarchical) {
   const double link = slowest_link(m), other = kTcpShare * bits / 8, share = port_bytes(m, hierarchical);
@@ -74,19 +128,13 @@ NetworkModel with_port(const Measurements& m, const NetworkModel& now, double bi
 
 // As if one rank did the work of all.
 StepTimeline alone(const Measurements& m, size_t step) {
-  StepTimeline all{{}, 0, 0, 0};
+  StepTimeline all;
   for (const RankMeasurements& rank : m.ranks) {
     all.backward_end += rank.steps[step].backward_end;
     all.update = std::max(all.update, rank.steps[step].update);
     all.overhead = std::max(all.overhead, rank.steps[step].overhead);
   }
   return all;
-}
-
-template <class Change>
-std::vector<StepTimeline> changed(std::vector<StepTimeline> steps, const Change& change) {
-  std::transform(steps.begin(), steps.end(), steps.begin(), change);
-  return steps;
 }
 
 void add_what_ifs(Prediction& p, const Measurements& m, const train::TrainConfig& config,
@@ -104,19 +152,17 @@ void add_what_ifs(Prediction& p, const Measurements& m, const train::TrainConfig
     const double factor = static_cast<double>(size_of(other)) / now;
     if (factor < 1) {
       add(fmt::format("dist.wire={}: gradients of {} of the bytes", name_of(other), percent_text(factor)),
-          forecast(changed(steps, [&](const StepTimeline& s) { return with_gradients(s, factor); }), p.network));
+          forecast(with_gradients(steps, factor), m.network));
     }
   }
   for (const int micro_batches : {2, 4}) {
     add(fmt::format("batch.tokens={}: {} micro-batches a step", micro_batches * config.batch.tokens, micro_batches),
-        forecast(changed(steps, [&](const StepTimeline& s) { return with_micro_batches(s, micro_batches); }),
-                 p.network),
-        micro_batches);
+        forecast(with_micro_batches(steps, micro_batches), m.network), micro_batches);
   }
   if (std::isfinite(slowest_link(m))) {
     for (const double bits : {1e9, 10e9}) {
       add(fmt::format("{:g} Gbit/s between hosts", bits / 1e9),
-          forecast(steps, with_port(m, p.network, bits, config.dist.hierarchical)));
+          forecast(steps, with_port(m, m.network, bits, config.dist.hierarchical)));
     }
   }
   add("an infinitely fast network", forecast(steps, infinitely_fast()));
@@ -148,13 +194,10 @@ double lag(const Measurements& m, size_t& slowest_rank) {
   for (const RankMeasurements& rank : m.ranks) {
     compute.push_back(forecast(rank.steps, infinitely_fast()).compute);
   }
-  const auto most = std::max_element(compute.begin(), compute.end());
+  const auto most = std::ranges::max_element(compute);
   slowest_rank = static_cast<size_t>(most - compute.begin());
-  double others = 0;
-  for (const double seconds : compute) {
-    others += seconds;
-  }
-  others = (others - *most) / std::max(1.0, static_cast<double>(compute.size()) - 1);
+  const double all = std::accumulate(compute.begin(), compute.end(), 0.0);
+  const double others = (all - *most) / std::max(1.0, static_cast<double>(compute.size()) - 1);
   return compute.size() > 1 ? *most / others - 1 : 0;
 }
 
@@ -184,14 +227,9 @@ void name_bottleneck(Prediction& p, const Measurements& m) {
 
 }  // namespace
 
-double slowest_link(const Measurements& m) {
-  double rate = kNotMeasured;
-  for (const RankMeasurements& rank : m.ranks) {
-    for (const Link& link : rank.links) {
-      rate = std::fmin(rate, std::fmin(link.there, link.back));
-    }
-  }
-  return rate;
+std::string host_of(const Measurements& m, int node) {
+  const auto found = std::ranges::find(m.ranks, node, &RankMeasurements::node);
+  return found == m.ranks.end() ? "?" : found->host;
 }
 
 std::string link_sentence(double bytes_per_second) {
@@ -210,13 +248,13 @@ Prediction predict(const Measurements& m, const train::TrainConfig& config, doub
   require(!m.ranks.empty(), "no rank has measured anything");
   Prediction p;
   const std::vector<StepTimeline> steps = group_steps(m);
-  p.network = network_of(m);
-  p.step = forecast(steps, p.network);
+  p.step = forecast(steps, m.network);
   p.tokens_per_second = m.target_tokens / p.step.step;
   add_duration(p, m, config.stop, price);
   name_bottleneck(p, m);
   add_what_ifs(p, m, config, steps);
-  p.warnings = warnings_of(m);
+  compare_devices(m, p.warnings);
+  compare_links(m, p.warnings);
   p.problem = disk_problem(m);
   return p;
 }

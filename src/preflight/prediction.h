@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "preflight/forecast.h"
-#include "preflight/measurements.h"
+#include "preflight/measure.h"
 #include "train/config.h"
 
 namespace tandem::preflight {
@@ -17,7 +17,6 @@ struct WhatIf {
 };
 
 struct Prediction {
-  NetworkModel network;
   Forecast step;
   double tokens_per_second = 0;  // of the target side
   double steps = 0;              // until the config's first limit; 0 = not known
@@ -36,7 +35,10 @@ Prediction predict(const Measurements& measurements, const train::TrainConfig& c
 // "this link moves 12.0 MB/s (96.0 Mbit/s): it is a 100 Mbit port"
 std::string link_sentence(double bytes_per_second);
 
-// The slowest direction of all links, bytes a second; NaN where there is no link.
-double slowest_link(const Measurements& measurements);
+std::string host_of(const Measurements& measurements, int node);
+
+// What a preflight says.
+std::string preflight_text(const Measurements& measurements, const Prediction& prediction);
+std::string preflight_json(const Measurements& measurements, const Prediction& prediction);  // docs/formats.md
 
 }  // namespace tandem::preflight

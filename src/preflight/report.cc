@@ -1,5 +1,3 @@
-#include "preflight/report.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,17 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/human.h"
+#include "preflight/prediction.h"
 
 namespace tandem::preflight {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string host_of(const Measurements& m, int node) {
-  const auto found = std::find_if(m.ranks.begin(), m.ranks.end(), [&](const auto& rank) { return rank.node == node; });
-  return found == m.ranks.end() ? "?" : found->host;
-}
 
 double most_sent(const Measurements& m) {
   double most = 0;
@@ -32,8 +26,7 @@ std::string ranks_text(const Measurements& m) {
   for (const RankMeasurements& r : m.ranks) {
     text += fmt::format("  rank {} on {}{}: {}, matrix products {}{}, memory {} of {} free, disk {} free\n", r.rank,
                         r.host, r.address.empty() ? "" : fmt::format(" ({} on {})", r.address, r.interface), r.device,
-                        flops_text(r.product_flops),
-                        std::isfinite(r.clock_mhz) ? fmt::format(" at {:g} MHz", r.clock_mhz) : "",
+                        flops_text(r.product_flops), r.clock_mhz > 0 ? fmt::format(" at {:g} MHz", r.clock_mhz) : "",
                         human_bytes(r.memory_free), human_bytes(r.memory_total), human_bytes(r.disk_free));
   }
   return text + fmt::format("  checkpoints to come: {:g} of {} = {} on each host's disk\n", m.checkpoints,
@@ -42,21 +35,19 @@ std::string ranks_text(const Measurements& m) {
 
 std::string links_text(const Measurements& m) {
   std::string text;
-  for (const RankMeasurements& r : m.ranks) {
-    for (const Link& l : r.links) {
-      const std::string from = host_of(m, l.from), to = host_of(m, l.to);
-      text += fmt::format("  {} -> {}: {}\n  {} -> {}: {}\n", from, to, link_sentence(l.there), to, from,
-                          link_sentence(l.back));
-      text += fmt::format("  {} <-> {}: round trip {}, clock of {} {} {} (within {})\n", from, to,
-                          seconds_text(l.round_trip), to, seconds_text(std::fabs(l.clock_offset)),
-                          l.clock_offset >= 0 ? "ahead" : "behind", seconds_text(l.clock_error));
-    }
+  for (const Link& l : m.links) {
+    const std::string from = host_of(m, l.from), to = host_of(m, l.to);
+    text += fmt::format("  {} -> {}: {}\n  {} -> {}: {}\n", from, to, link_sentence(l.there), to, from,
+                        link_sentence(l.back));
+    text += fmt::format("  {} <-> {}: round trip {}, clock of {} {} {} (within {})\n", from, to,
+                        seconds_text(l.round_trip), to, seconds_text(std::fabs(l.clock_offset)),
+                        l.clock_offset >= 0 ? "ahead" : "behind", seconds_text(l.clock_error));
   }
   if (m.ranks.size() > 1) {
     text += fmt::format("  all at once: gradients are added up at {}, {} a message{}\n",
-                        rate_text(m.sums.bytes_per_second), seconds_text(m.sums.message_seconds),
-                        m.busy_bytes_per_second < 0.9 * m.sums.bytes_per_second
-                            ? fmt::format("; at {} while all compute", rate_text(m.busy_bytes_per_second))
+                        rate_text(m.network.bytes_per_second), seconds_text(m.network.message_seconds),
+                        m.network.busy_bytes_per_second < 0.9 * m.network.bytes_per_second
+                            ? fmt::format("; at {} while all compute", rate_text(m.network.busy_bytes_per_second))
                             : "");
   }
   return text.empty() ? "" : "Links\n" + text;
@@ -85,21 +76,20 @@ std::string prediction_text(const Measurements& m, const Prediction& p) {
 }
 
 Json rank_json(const RankMeasurements& r) {
-  Json json{{"rank", r.rank},
-            {"host", r.host},
-            {"address", r.address},
-            {"interface", r.interface},
-            {"device", r.device},
-            {"gpus", r.gpus},
-            {"clock_mhz", r.clock_mhz},
-            {"memory_free_bytes", r.memory_free},
-            {"memory_total_bytes", r.memory_total},
-            {"product_flops", r.product_flops},
-            {"disk", r.disk},
-            {"disk_free_bytes", r.disk_free},
-            {"sent_bytes_per_step", r.sent},
-            {"received_bytes_per_step", r.received}};
-  return json;
+  return {{"rank", r.rank},
+          {"host", r.host},
+          {"address", r.address},
+          {"interface", r.interface},
+          {"device", r.device},
+          {"gpus", r.gpus},
+          {"clock_mhz", r.clock_mhz > 0 ? Json(r.clock_mhz) : Json()},
+          {"memory_free_bytes", r.memory_free},
+          {"memory_total_bytes", r.memory_total},
+          {"product_flops", r.product_flops},
+          {"disk", r.disk},
+          {"disk_free_bytes", r.disk_free},
+          {"sent_bytes_per_step", r.sent},
+          {"received_bytes_per_step", r.received}};
 }
 
 }  // namespace
@@ -116,15 +106,15 @@ std::string preflight_json(const Measurements& m, const Prediction& p) {
   Json ranks = Json::array(), links = Json::array(), what_if = Json::array();
   for (const RankMeasurements& r : m.ranks) {
     ranks.push_back(rank_json(r));
-    for (const Link& l : r.links) {
-      links.push_back({{"from", host_of(m, l.from)},
-                       {"to", host_of(m, l.to)},
-                       {"bytes_per_second", l.there},
-                       {"back_bytes_per_second", l.back},
-                       {"round_trip_seconds", l.round_trip},
-                       {"clock_offset_seconds", l.clock_offset},
-                       {"clock_error_seconds", l.clock_error}});
-    }
+  }
+  for (const Link& l : m.links) {
+    links.push_back({{"from", host_of(m, l.from)},
+                     {"to", host_of(m, l.to)},
+                     {"bytes_per_second", l.there},
+                     {"back_bytes_per_second", l.back},
+                     {"round_trip_seconds", l.round_trip},
+                     {"clock_offset_seconds", l.clock_offset},
+                     {"clock_error_seconds", l.clock_error}});
   }
   for (const WhatIf& w : p.what_if) {
     what_if.push_back({{"name", w.name}, {"step_seconds", w.step}, {"target_tokens_per_second", w.tokens_per_second}});
@@ -144,10 +134,10 @@ std::string preflight_json(const Measurements& m, const Prediction& p) {
                   {"source_tokens", m.source_tokens},
                   {"target_tokens", m.target_tokens},
                   {"sums",
-                   {{"message_seconds", p.network.message_seconds},
-                    {"bytes_per_second", p.network.bytes_per_second},
-                    {"busy_bytes_per_second", p.network.busy_bytes_per_second},
-                    {"lost_seconds_per_byte", p.network.lost_per_byte}}},
+                   {{"message_seconds", m.network.message_seconds},
+                    {"bytes_per_second", m.network.bytes_per_second},
+                    {"busy_bytes_per_second", m.network.busy_bytes_per_second},
+                    {"lost_seconds_per_byte", m.network.lost_per_byte}}},
                   {"what_if", what_if},
                   {"ranks", ranks},
                   {"links", links},
