@@ -37,10 +37,7 @@ void push_to_hosts(const launch::LaunchOptions& options, const std::string& conf
   for (const std::string& path : {config, data}) {
     paths.push_back(std::filesystem::absolute(path).lexically_normal().string());
   }
-  launch::Push push(options.agent, options.binary, paths, options.directory);
-  for (const launch::Host& host : options.hosts) {
-    push.to(host);
-  }
+  launch::push(options.hosts, options.agent, options.binary, paths, options.directory);
 }
 
 }  // namespace tandem::cli

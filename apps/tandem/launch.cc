@@ -81,7 +81,7 @@ void add_launch(Program& program) {
 
 void add_agent(Program& program) {
   program.add("agent", "Starts workers on behalf of the launcher, over standard input and output.").hidden().run([] {
-    launch::Agent(0, 1).run();
+    launch::run_agent(0, 1);
   });
 }
 

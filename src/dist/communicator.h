@@ -13,16 +13,59 @@
 // after it every further call fails at once with the same message.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "dist/traffic.h"
 #include "tensor/view.h"
 
+namespace gloo::rendezvous {
+class Store;
+}
+
 namespace tandem::dist {
+
+// How a buffer is cut between ranks: equal shards of ceil(count / size) elements; the last ones are shorter or empty.
+// A shard is elements [begin, begin + count).
+struct Shard {
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+
+inline Shard shard_of(int64_t count, int size, int rank) {
+  const int64_t each = (count + size - 1) / size;
+  const int64_t begin = std::min(count, each * rank);
+  return {begin, std::min(each, count - begin)};
+}
+
+// Bytes that one rank sends and receives: planned here, counted in Communicator::traffic(). Payload only, without the
+// headers of the transport.
+struct Traffic {
+  int64_t sent = 0;
+  int64_t received = 0;
+
+  bool operator==(const Traffic&) const = default;
+};
+
+inline Traffic operator+(const Traffic& a, const Traffic& b) { return {a.sent + b.sent, a.received + b.received}; }
+
+// Every rank sends each peer that peer's shard.
+inline Traffic planned_reduce_scatter(int64_t count, DType type, int rank, int size) {
+  const auto width = static_cast<int64_t>(size_of(type));
+  const int64_t own = shard_of(count, size, rank).count;
+  return {(count - own) * width, own * (size - 1) * width};
+}
+
+// Every rank sends its own shard to each peer.
+inline Traffic planned_all_gather(int64_t count, DType type, int rank, int size) {
+  const Traffic scatter = planned_reduce_scatter(count, type, rank, size);
+  return {scatter.received, scatter.sent};
+}
 
 // Work under way. wait() throws what the work threw. The destructor waits too, without throwing, so that a buffer
 // declared before its handle outlives the work. For buffers on a device, waiting means that work given to the device
@@ -58,26 +101,42 @@ class Handle {
   std::function<void()> order_;
 };
 
+// One call of all ranks.
+struct Collective {
+  enum class Kind : uint8_t {
+    all_reduce,          // every element becomes the sum over the ranks
+    rounded_all_reduce,  // sums (f32) = the sums over the ranks of the buffer (f64), each rounded once; the buffer
+                         // becomes undefined; used for gradients in host memory
+    reduce_scatter,      // the elements of this rank's shard become the sum over the ranks; the others stay
+    all_gather,          // every rank's shard becomes a copy of that rank's values
+    broadcast,           // every element becomes rank `root`'s value
+    barrier,             // done when every rank has called it
+  };
+  Kind kind;
+  View buffer;
+  View sums = {};
+  int root = 0;
+};
+
 class Communicator {
  public:
+  using Kind = Collective::Kind;
+
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Every element becomes the sum over the ranks.
-  virtual Handle start_all_reduce(const View& buffer) = 0;
-  // sums (f32) = the sums over the ranks of values (f64), each rounded once; values become undefined. Used for
-  // gradients in host memory.
-  virtual Handle start_rounded_all_reduce(const View& sums, const View& values);
-  // The elements of this rank's shard (shard.h) become the sum over the ranks; the others stay.
-  virtual Handle start_reduce_scatter(const View& buffer) = 0;
-  // Every rank's shard becomes a copy of that rank's values.
-  virtual Handle start_all_gather(const View& buffer) = 0;
-  // Every element becomes rank `root`'s value.
-  virtual Handle start_broadcast(const View& buffer, int root) = 0;
-  // Done when every rank has called it.
-  virtual Handle start_barrier() = 0;
+  virtual Handle start(const Collective& call) = 0;
+
+  Handle start_all_reduce(const View& buffer) { return start({Kind::all_reduce, buffer}); }
+  Handle start_rounded_all_reduce(const View& sums, const View& values) {
+    return start({Kind::rounded_all_reduce, values, sums});
+  }
+  Handle start_reduce_scatter(const View& buffer) { return start({Kind::reduce_scatter, buffer}); }
+  Handle start_all_gather(const View& buffer) { return start({Kind::all_gather, buffer}); }
+  Handle start_broadcast(const View& buffer, int root) { return start({Kind::broadcast, buffer, {}, root}); }
+  Handle start_barrier() { return start({Kind::barrier, make_view(nullptr, DType::i32, 0, 0)}); }
 
   void all_reduce(const View& buffer) { start_all_reduce(buffer).wait(); }
   void reduce_scatter(const View& buffer) { start_reduce_scatter(buffer).wait(); }
@@ -127,9 +186,16 @@ std::unique_ptr<Communicator> make_single_communicator();
 // in whatever memory. For timing a step without its network.
 std::unique_ptr<Communicator> make_silent_communicator(int size);
 
-// Throws unless the ranks can work on this buffer.
-void require_communicable(const View& buffer);
-// The same for start_rounded_all_reduce().
-void require_communicable(const View& sums, const View& values);
+// Collectives over TCP, carried out by Gloo. Through the store the ranks of one communicator learn each other's
+// addresses. Returns when all ranks have met and every pair of them is connected. `address` is how the peers reach this
+// rank: a host name, an IP address or a network interface. `timeout` is the longest wait for a peer, first to join and
+// later for the next piece (256 KiB) that it has to send; a long transfer that makes progress is not a failure.
+std::unique_ptr<Communicator> make_gloo_communicator(gloo::rendezvous::Store& store, int rank, int size,
+                                                     const std::string& address, std::chrono::milliseconds timeout);
+
+// Throws unless the ranks can work on the call's buffers, which must be in host memory.
+void require_communicable(const Collective& call);
+// Throws for a rounded all-reduce.
+void refuse_rounding(const Collective& call);
 
 }  // namespace tandem::dist

@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/stopwatch.h"
+#include "dist/socket.h"
 
 namespace tandem::dist {
 namespace {
@@ -56,17 +57,15 @@ GlooMesh::~GlooMesh() = default;
 // Waits for every rank by name before Gloo waits for all of them without naming any.
 void GlooMesh::meet(gloo::rendezvous::Store& store) {
   const auto key = [](int rank) { return "here-" + std::to_string(rank); };
-  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  const auto deadline = from_now(timeout_);
   try {
     store.set(key(rank_), {'1'});
   } catch (const std::exception& error) {
     fail("rank {} cannot write to the rendezvous: {}", rank_, without_source_file(error.what()));
   }
   for (int peer = 0; peer < size_; ++peer) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     try {
-      store.wait({key(peer)}, std::max(left, std::chrono::milliseconds(1)));
+      store.wait({key(peer)}, std::chrono::milliseconds(std::max(milliseconds_until(deadline), 1)));
     } catch (const std::exception& error) {
       fail("rank {} of {} did not come within {} s (rank {} waited): {}; is it running?", peer, size_,
            to_seconds(timeout_), rank_, without_source_file(error.what()));
@@ -220,6 +219,60 @@ void GlooMesh::abort(const std::string& reason) {
 std::string GlooMesh::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
+}
+
+GlooChannel::GlooChannel(GlooMesh& mesh, int peer, void* data, size_t bytes) : mesh_(mesh), peer_(peer) {
+  const std::lock_guard lock(mesh_.mutex_);
+  buffer_ = mesh_.context_->createUnboundBuffer(data, bytes);
+  mesh_.waiting_.insert(buffer_.get());
+  if (!mesh_.failure_.empty()) {  // abort() came first; the first wait will end
+    buffer_->abortWaitRecv();
+    buffer_->abortWaitSend();
+  }
+}
+
+GlooChannel::~GlooChannel() {
+  const std::lock_guard lock(mesh_.mutex_);
+  mesh_.waiting_.erase(buffer_.get());
+}
+
+// Calls Gloo. An exception (a closed connection, a timeout, a broken invariant) means that the peer is lost; false
+// means that abort() woke the call.
+template <class Call>
+void GlooChannel::guard(const Call& call) {
+  bool done = false;
+  try {
+    done = call();
+  } catch (const std::exception& error) {
+    mesh_.lose(peer_, error.what());
+  }
+  if (!done) {
+    mesh_.stop(mesh_.failure());
+  }
+}
+
+void GlooChannel::send(uint64_t slot, size_t offset, size_t bytes) {
+  guard([&] {
+    buffer_->send(peer_, slot, offset, bytes);
+    return true;
+  });
+}
+
+void GlooChannel::receive(uint64_t slot, size_t offset, size_t bytes) {
+  guard([&] {
+    buffer_->recv(peer_, slot, offset, bytes);
+    return true;
+  });
+}
+
+void GlooChannel::wait_sent(size_t bytes) {
+  guard([&] { return buffer_->waitSend(mesh_.timeout_); });
+  mesh_.sent_ += static_cast<int64_t>(bytes);
+}
+
+void GlooChannel::wait_received(size_t bytes, bool relayed) {
+  guard([&] { return buffer_->waitRecv(relayed ? mesh_.timeout_ * 5 / 4 : mesh_.timeout_); });
+  mesh_.received_ += static_cast<int64_t>(bytes);
 }
 
 }  // namespace tandem::dist

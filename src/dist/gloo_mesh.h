@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/traffic.h"
+#include "dist/communicator.h"
 
 namespace gloo {
 class Context;
@@ -35,6 +35,11 @@ class GlooMesh {
   GlooMesh(gloo::rendezvous::Store& store, int rank, int size, const std::string& address,
            std::chrono::milliseconds timeout);
   ~GlooMesh();
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int above(int distance) const { return (rank_ + distance) % size_; }
+  int below(int distance) const { return (rank_ + size_ - distance) % size_; }
 
   // Does the work, which `what` names in messages. If it fails, the reason is sent to the peers and the connections are
   // closed; afterwards every call fails at once.

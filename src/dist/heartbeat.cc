@@ -8,12 +8,11 @@
 
 #include "core/error.h"
 #include "core/stopwatch.h"
-#include "dist/signal_mask.h"
+#include "dist/background.h"
 
 namespace tandem::dist {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 namespace {
 
@@ -26,10 +25,9 @@ Heartbeat::Heartbeat(RendezvousClient connection, std::string self, std::string 
     : connection_(std::move(connection)),
       self_(std::move(self)),
       options_(options),
-      last_heard_(steady_clock::now()),
+      last_heard_(Clock::now()),
       rank_0_(std::move(rank_0)) {
-  const BlockedSignals blocked;
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread([this] { run(); });
 }
 
 Heartbeat::~Heartbeat() {
@@ -54,7 +52,7 @@ Heartbeat::~Heartbeat() {
 }
 
 void Heartbeat::run() {
-  auto last_run = steady_clock::now();
+  auto last_run = Clock::now();
   auto next_beat = last_run;
   const auto running = [this] {
     const std::lock_guard lock(mutex_);
@@ -62,15 +60,15 @@ void Heartbeat::run() {
   };
   try {
     while (running()) {
-      if (steady_clock::now() >= next_beat) {
+      if (Clock::now() >= next_beat) {
         const std::lock_guard lock(sending_);
         connection_.send({"beat"});
-        next_beat = steady_clock::now() + options_.heartbeat;
+        next_beat = from_now(options_.heartbeat);
       }
-      if (listen(std::min(next_beat, steady_clock::now() + kTick))) {
-        last_heard_ = steady_clock::now();
+      if (listen(std::min(next_beat, from_now(kTick)))) {
+        last_heard_ = Clock::now();
       }
-      const auto now = steady_clock::now();
+      const auto now = Clock::now();
       const auto missed = now - std::exchange(last_run, now);
       const std::lock_guard lock(mutex_);
       require(missed <= options_.silence, "{} was stopped for {:.0f} s, and the other ranks took it for dead", self_,
@@ -119,8 +117,7 @@ void Heartbeat::fail_with(const std::string& reason) {
     failure_ = reason;
     actions = actions_;
     if (options_.exit_after.count() > 0) {
-      const BlockedSignals blocked;
-      watchdog_ = std::thread([this] { end_process_after(options_.exit_after); });
+      watchdog_ = start_thread([this] { end_process_after(options_.exit_after); });
     }
   }
   changed_.notify_all();

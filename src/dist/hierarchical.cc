@@ -1,7 +1,6 @@
-#include "dist/hierarchical.h"
-
 #include "core/error.h"
-#include "dist/work_queue.h"
+#include "dist/background.h"
+#include "dist/process_group.h"
 
 namespace tandem::dist {
 namespace {
@@ -15,39 +14,24 @@ class HierarchicalCommunicator final : public Communicator {
   int size() const override { return all_.size(); }
   int shard_number() const override { return inside_.rank() * between_.size() + between_.rank(); }
 
-  Handle start_all_reduce(const View& buffer) override {
-    require_communicable(buffer);
-    return Handle(queue_.add([this, buffer] {
-      const View part = own_part(buffer);
-      inside_.reduce_scatter(buffer);
-      between_.all_reduce(part);
-      inside_.all_gather(buffer);
+  Handle start(const Collective& call) override {
+    if (call.kind == Kind::broadcast || call.kind == Kind::barrier) {
+      return all_.start(call);
+    }
+    require_communicable(call);
+    const bool shards = call.kind == Kind::reduce_scatter || call.kind == Kind::all_gather;
+    require(!shards || call.buffer.size() % size() == 0, "{} elements cannot be cut into {} equal shards",
+            call.buffer.size(), size());
+    return Handle(queue_.add([this, call] {
+      if (call.kind != Kind::all_gather) {
+        inside_.reduce_scatter(call.buffer);
+      }
+      between_.start({call.kind, own_part(call.buffer), own_part(call.sums)}).wait();
+      if (call.kind != Kind::reduce_scatter) {
+        inside_.all_gather(call.kind == Kind::rounded_all_reduce ? call.sums : call.buffer);
+      }
     }));
   }
-  Handle start_rounded_all_reduce(const View& sums, const View& values) override {
-    require_communicable(sums, values);
-    return Handle(queue_.add([this, sums, values] {
-      inside_.reduce_scatter(values);
-      between_.start_rounded_all_reduce(own_part(sums), own_part(values)).wait();
-      inside_.all_gather(sums);
-    }));
-  }
-  Handle start_reduce_scatter(const View& buffer) override {
-    require_equal_shards(buffer);
-    return Handle(queue_.add([this, buffer] {
-      inside_.reduce_scatter(buffer);
-      between_.reduce_scatter(own_part(buffer));
-    }));
-  }
-  Handle start_all_gather(const View& buffer) override {
-    require_equal_shards(buffer);
-    return Handle(queue_.add([this, buffer] {
-      between_.all_gather(own_part(buffer));
-      inside_.all_gather(buffer);
-    }));
-  }
-  Handle start_broadcast(const View& buffer, int root) override { return all_.start_broadcast(buffer, root); }
-  Handle start_barrier() override { return all_.start_barrier(); }
 
   void abort(const std::string& reason) override {
     inside_.abort(reason);
@@ -68,10 +52,6 @@ class HierarchicalCommunicator final : public Communicator {
   View own_part(const View& buffer) const {
     const Shard part = inside_.own_shard(buffer.size());
     return buffer.reshape(1, buffer.size()).slice_cols(part.begin, part.count);
-  }
-  void require_equal_shards(const View& buffer) const {
-    require_communicable(buffer);
-    require(buffer.size() % size() == 0, "{} elements cannot be cut into {} equal shards", buffer.size(), size());
   }
 
   Communicator &all_, &inside_, &between_;

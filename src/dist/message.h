@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,5 +40,20 @@ const std::string& field_of(const Message& message, size_t i);
 
 // Text from a peer, safe to print: control characters become '?', and it is cut at `limit` bytes.
 std::string printable(const std::string& text, size_t limit = 1000);
+
+// Both ends of a connection prove that they know the secret without sending it: each sends the HMAC-SHA256 of numbers
+// that both have drawn at random.
+
+// Two hexadecimal digits a byte.
+std::string to_hex(std::span<const unsigned char> bytes);
+
+// 32 random hexadecimal digits: a secret, or a nonce.
+std::string random_token();
+
+// An HMAC of these fields that only a holder of the secret can compute.
+std::string proof(const std::string& secret, const Message& fields);
+
+// Takes the same time wherever the two differ.
+bool same_proof(const std::string& a, const std::string& b);
 
 }  // namespace tandem::dist

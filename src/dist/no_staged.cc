@@ -1,5 +1,5 @@
 #include "core/error.h"
-#include "dist/device_communicator.h"
+#include "dist/process_group.h"
 
 namespace tandem::dist {
 

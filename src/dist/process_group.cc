@@ -1,6 +1,7 @@
 #include "dist/process_group.h"
 
 #include <fcntl.h>
+#include <gloo/rendezvous/store.h>
 
 #include <algorithm>
 #include <mutex>
@@ -9,10 +10,6 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "dist/admission.h"
-#include "dist/gloo.h"
-#include "dist/gloo_store.h"
-#include "dist/guarded_communicator.h"
 #include "dist/heartbeat.h"
 #include "dist/rendezvous_server.h"
 
@@ -20,18 +17,84 @@ namespace tandem::dist {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 constexpr milliseconds kVerdictTime{2000};  // from a failed call to the news of the cause
 constexpr milliseconds kSlack{10000};       // so that the server's own limits come first
+constexpr milliseconds kAnswerTime{5000};   // for an answer of the server to arrive
 constexpr size_t kLongestText = 1U << 20;   // bytes of a text for gather()
+
+// Gloo's store on top of the rendezvous: the ranks of one communicator exchange their addresses through it.
+class GlooStore final : public gloo::rendezvous::Store {
+ public:
+  // Keys begin with `name`, which is unique in the process group. `timeout` is for waits that give none.
+  GlooStore(RendezvousClient& client, std::string name, milliseconds timeout)
+      : client_(client), name_(std::move(name)), timeout_(timeout) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override {
+    client_.ask({"set", name_ + "/" + key, std::string(data.begin(), data.end())}, from_now(timeout_));
+  }
+  std::vector<char> get(const std::string& key) override {
+    const std::string value = ask_for(key, from_now(timeout_));
+    return {value.begin(), value.end()};
+  }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const milliseconds& timeout) override {
+    const auto deadline = from_now(timeout);
+    for (const std::string& key : keys) {
+      ask_for(key, deadline);
+    }
+  }
+
+ private:
+  std::string ask_for(const std::string& key, Deadline deadline) {
+    const std::string left = std::to_string(milliseconds_until(deadline));
+    const Message answer = client_.ask({"get", name_ + "/" + key, left}, deadline + kAnswerTime);
+    require(answer.front() == "value", "{} was not set in time", key);
+    return field_of(answer, 1);
+  }
+
+  RendezvousClient& client_;
+  const std::string name_;
+  const milliseconds timeout_;
+};
+
+// A communicator whose errors explain what happened to the process group. Gloo notices a closed connection at once but
+// knows only a rank's number in its own group; the process group knows the rank, its host and the cause a moment later.
+class GuardedCommunicator final : public Communicator {
+ public:
+  // `explain` takes an error's text and returns the text to throw in its place; it may wait a little.
+  using Explain = std::function<std::string(const std::string&)>;
+  GuardedCommunicator(std::unique_ptr<Communicator> inner, Explain explain)
+      : inner_(std::move(inner)), explain_(std::move(explain)) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  Handle start(const Collective& call) override {
+    // std::async needs a copyable function, which runs in the thread that waits for the handle.
+    auto under_way = std::make_shared<Handle>(inner_->start(call));
+    return Handle(std::async(std::launch::deferred, [under_way, explain = explain_] {
+      try {
+        under_way->wait();
+      } catch (const Error& error) {
+        fail("{}", explain(error.what()));
+      }
+    }));
+  }
+  void abort(const std::string& reason) override { inner_->abort(reason); }
+  Traffic traffic() const override { return inner_->traffic(); }
+  double transfer_seconds() const override { return inner_->transfer_seconds(); }
+
+ private:
+  std::unique_ptr<Communicator> inner_;
+  Explain explain_;
+};
 
 class JoinedProcessGroup final : public ProcessGroup {
  public:
   JoinedProcessGroup(const World& world, const Identity& identity, const ProcessGroupOptions& options)
       : options_(options) {
     world_ = world;
-    const auto deadline = steady_clock::now() + options.join_timeout;
+    const auto deadline = from_now(options.join_timeout);
     if (world.rank == 0) {
       start_server();
     }
@@ -65,8 +128,8 @@ class JoinedProcessGroup final : public ProcessGroup {
       return make_gloo_communicator(store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
                                     infos_[rank()].address, options_.collective_timeout);
     });
-    auto guarded =
-        make_guarded_communicator(std::move(made), [this](const std::string& text) { return explain(text); });
+    auto guarded = std::make_unique<GuardedCommunicator>(std::move(made),
+                                                         [this](const std::string& text) { return explain(text); });
     const std::lock_guard lock(mutex_);
     communicators_.push_back(std::move(guarded));
     if (const std::string reason = failure(); !reason.empty()) {
@@ -78,7 +141,7 @@ class JoinedProcessGroup final : public ProcessGroup {
   std::vector<std::string> gather(const std::string& text) override {
     require(text.size() <= kLongestText, "a text of {} bytes is too long to be gathered", text.size());
     return guard([&] {
-      Message answer = work_->ask({"gather", text}, steady_clock::now() + options_.collective_timeout);
+      Message answer = work_->ask({"gather", text}, from_now(options_.collective_timeout));
       require(static_cast<int>(answer.size()) == size() + 1, "the gather returned {} texts", answer.size() - 1);
       answer.erase(answer.begin());
       return answer;
@@ -217,9 +280,72 @@ class JoinedProcessGroup final : public ProcessGroup {
   std::unique_ptr<Heartbeat> heartbeat_;
 };
 
+class SingleProcessGroup final : public ProcessGroup {
+ public:
+  SingleProcessGroup(const World& world, const Identity& identity) {
+    world_ = world;
+    infos_ = {{.rank = 0, .node = 0, .host = world.host, .address = "", .interface = "", .identity = identity}};
+    communicators_.push_back(make_single_communicator());
+  }
+
+  Communicator& communicator() override { return *communicators_.front(); }
+
+  Communicator& add_communicator(const std::string& name, const std::vector<int>& ranks) override {
+    require(ranks == std::vector<int>{0}, "communicator '{}' has ranks that a process group of one does not have",
+            name);
+    return *communicators_.emplace_back(make_single_communicator());
+  }
+
+  std::vector<std::string> gather(const std::string& text) override { return {text}; }
+
+  void on_failure(std::function<void(const std::string&)> action) override {
+    std::unique_lock lock(mutex_);
+    if (failure_.empty()) {
+      actions_.push_back(std::move(action));
+      return;
+    }
+    const std::string reason = failure_;
+    lock.unlock();
+    action(reason);
+  }
+
+  std::string failure() const override {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+  void stop(const std::string& reason) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_.empty()) {
+        return;
+      }
+      failure_ = reason;
+    }
+    for (const auto& communicator : communicators_) {
+      communicator->abort(reason);
+    }
+    for (const auto& action : actions_) {
+      action(reason);
+    }
+  }
+
+  void leave() override {}
+
+ private:
+  mutable std::mutex mutex_;
+  std::string failure_;
+  std::vector<std::function<void(const std::string&)>> actions_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;
+};
+
 }  // namespace
 
 std::string ProcessGroup::name_of(int rank) const { return describe(rank, infos_.at(static_cast<size_t>(rank)).host); }
+
+std::unique_ptr<ProcessGroup> make_single_process_group(const Identity& identity, const World& world) {
+  return std::make_unique<SingleProcessGroup>(world, identity);
+}
 
 std::unique_ptr<ProcessGroup> join_process_group(const World& world, const Identity& identity,
                                                  const ProcessGroupOptions& options) {

@@ -18,6 +18,7 @@
 
 #include "dist/communicator.h"
 #include "dist/world.h"
+#include "tensor/stream.h"
 
 namespace tandem::dist {
 
@@ -97,5 +98,27 @@ std::unique_ptr<ProcessGroup> join_process_group(const World& world, const Ident
 
 // A process group of one rank.
 std::unique_ptr<ProcessGroup> make_single_process_group(const Identity& identity = {}, const World& world = {});
+
+// Sums over ranks on several hosts are made inside each host first, then between hosts, so that the traffic on the
+// network does not grow with the number of ranks on a host. The order of additions is fixed: the ranks of a host, then
+// the hosts. Rank l of host n owns shard l * hosts + n. Every host must have the same number of ranks. Adds two
+// communicators to the process group.
+std::unique_ptr<Communicator> make_hierarchical_communicator(ProcessGroup& group);
+
+// Communicators for buffers on GPUs. Built with CUDA and NCCL: dist/cuda/; without: dist/no_nccl.cc.
+//
+// The work runs on a stream of its own in the order of the calls, each call after the earlier work of the compute
+// stream; waiting for a handle makes the compute stream wait for it. So calls may be recorded together with the
+// computation.
+
+// Empty if NCCL can be used; otherwise the reason, without a full stop.
+std::string why_no_nccl();
+
+// Between the GPUs themselves. It is aborted if the process group fails.
+std::unique_ptr<Communicator> make_nccl_communicator(ProcessGroup& group, DeviceStream compute);
+
+// Through pinned host memory and `host`, or the process group's own communicator if that is null.
+std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, ProcessGroup& group,
+                                                       DeviceStream compute);
 
 }  // namespace tandem::dist

@@ -10,13 +10,11 @@
 #include <thread>
 
 #include "core/error.h"
-#include "dist/authentication.h"
 #include "dist/rendezvous_server.h"
 
 namespace tandem::dist {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 namespace {
 
@@ -46,7 +44,7 @@ RendezvousClient::RendezvousClient(const World& world, const std::string& purpos
   while (true) {
     std::string refusal;
     for (const std::string& host : endpoint.hosts) {
-      const auto until = endpoint.hosts.size() > 1 ? std::min(deadline, steady_clock::now() + kGreetingTime) : deadline;
+      const auto until = endpoint.hosts.size() > 1 ? std::min(deadline, from_now(kGreetingTime)) : deadline;
       try {
         if (try_address(world, host, endpoint.port, purpose, until)) {
           server_ = fmt::format("{}:{}", host, endpoint.port);
@@ -60,7 +58,7 @@ RendezvousClient::RendezvousClient(const World& world, const std::string& purpos
       }
     }
     require(refusal.empty(), "rank {} on host {} cannot join: {}", world.rank, world.host, refusal);
-    require(steady_clock::now() + kBetweenRounds < deadline && !cancelled(),
+    require(from_now(kBetweenRounds) < deadline && !cancelled(),
             "rank {} on host {} cannot reach rank 0 at {} ({}): is rank 0 running, and does a firewall close the port?",
             world.rank, world.host, world.rendezvous, last);
     std::this_thread::sleep_for(kBetweenRounds);
@@ -70,7 +68,7 @@ RendezvousClient::RendezvousClient(const World& world, const std::string& purpos
 // Returns false if nothing came in time. Throws Refused if trying this server again is pointless.
 bool RendezvousClient::try_address(const World& world, const std::string& host, int port, const std::string& purpose,
                                    Deadline deadline) {
-  socket_ = connect_to(host, port, std::min(deadline, steady_clock::now() + kConnectTime));
+  socket_ = connect_to(host, port, std::min(deadline, from_now(kConnectTime)));
   in_ = MessageReader(4096);
   const std::string where = fmt::format("the server at {}:{}", host, port);
   std::optional<Message> greeting;
@@ -101,14 +99,14 @@ bool RendezvousClient::try_address(const World& world, const std::string& host, 
 
 void RendezvousClient::send(const Message& message) {
   const std::string bytes = encode(message);
-  const auto deadline = steady_clock::now() + kSendTime;
+  const auto deadline = from_now(kSendTime);
   for (size_t sent = 0; sent < bytes.size();) {
     const ssize_t count = ::send(socket_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count >= 0) {
       sent += static_cast<size_t>(count);
     } else {
       require(errno == EAGAIN || errno == EINTR, "the connection to the rendezvous failed: {}", std::strerror(errno));
-      require(steady_clock::now() < deadline, "the rendezvous does not accept messages");
+      require(Clock::now() < deadline, "the rendezvous does not accept messages");
       wait_for(socket_, POLLOUT, deadline);
     }
   }
@@ -126,7 +124,7 @@ std::optional<Message> RendezvousClient::receive(Deadline deadline) {
       in_.add({bytes, static_cast<size_t>(count)});
     } else {
       require(errno == EAGAIN || errno == EINTR, "the connection to the rendezvous failed: {}", std::strerror(errno));
-      if (steady_clock::now() >= deadline) {
+      if (Clock::now() >= deadline) {
         return std::nullopt;
       }
       wait_for(socket_, POLLIN, deadline);

@@ -8,13 +8,11 @@
 
 #include "core/error.h"
 #include "core/stopwatch.h"
-#include "dist/rendezvous_connection.h"
-#include "dist/signal_mask.h"
+#include "dist/background.h"
 
 namespace tandem::dist {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 namespace {
 
@@ -33,13 +31,12 @@ RendezvousServer::RendezvousServer(Socket listener, int size, std::string secret
       secret_(std::move(secret)),
       hosts_(std::move(hosts)),
       options_(options),
-      join_deadline_(steady_clock::now() + options.join_timeout),
+      join_deadline_(from_now(options.join_timeout)),
       ranks_(size),
       infos_(size),
-      last_look_(steady_clock::now()),
+      last_look_(Clock::now()),
       last_beat_(last_look_) {
-  const BlockedSignals blocked;
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread([this] { run(); });
 }
 
 RendezvousServer::~RendezvousServer() {
@@ -49,9 +46,9 @@ RendezvousServer::~RendezvousServer() {
 
 void RendezvousServer::run() {
   Deadline end = Deadline::max();
-  while (!end_ || (steady_clock::now() < end && has_more_to_send())) {
+  while (!end_ || (Clock::now() < end && has_more_to_send())) {
     if (end_) {
-      end = std::min(end, steady_clock::now() + (complete_ ? kFlushTime : kLateTime));
+      end = std::min(end, from_now(complete_ ? kFlushTime : kLateTime));
     }
     wait_for_events();
     look_at_clock();
@@ -148,7 +145,7 @@ void RendezvousServer::read(Connection& connection) {
         close(connection);
         return;
       }
-      connection.last_heard = steady_clock::now();
+      connection.last_heard = Clock::now();
       connection.in.add({bytes, static_cast<size_t>(count)});
       while (auto message = connection.in.next()) {
         handle(connection, *message);
@@ -186,7 +183,7 @@ void RendezvousServer::close(Connection& connection) {
 }
 
 void RendezvousServer::look_at_clock() {
-  const auto now = steady_clock::now();
+  const auto now = Clock::now();
   for (Connection& connection : connections_) {
     if (connection.kind == Connection::Kind::unproven && now - connection.since > kProofTime) {
       close(connection);

@@ -9,7 +9,8 @@
 //   {"tandem rendezvous 1", nonce}
 //                     {"hello", "work" or "heart", rank, nonce, proof}
 //   {"welcome", proof} or {"refused", reason}
-// work:               {"join", ...} (admission.h), answered when all have joined by {"group", host, address, interface,
+// work:               {"join", ...} (to_message()), answered when all have joined by {"group", host, address,
+// interface,
 //                       checkpoint, device, node of rank 0, of rank 1, ...}
 //                     {"set", key, value}              {"ok"}
 //                     {"get", key, milliseconds}       {"value", value} once it is set, or {"late"}
@@ -24,12 +25,23 @@
 #include <optional>
 #include <thread>
 
-#include "dist/admission.h"
+#include "dist/message.h"
+#include "dist/process_group.h"
 #include "dist/socket.h"
 
 namespace tandem::dist {
 
 inline constexpr const char* kGreeting = "tandem rendezvous 1";
+
+// A rank's description of itself when it joins.
+struct JoiningRank {
+  RankInfo member;
+  int size = 0;  // the number of ranks that it was given
+};
+
+Message to_message(const JoiningRank& candidate);
+
+std::string describe(int rank, const std::string& host);  // "rank 3 on host b"
 
 class RendezvousServer {
  public:
@@ -43,7 +55,26 @@ class RendezvousServer {
   RendezvousServer& operator=(const RendezvousServer&) = delete;
 
  private:
-  struct Connection;
+  // One connection as the server sees it.
+  struct Connection {
+    enum class Kind { unproven, work, heartbeat };
+
+    Connection(Socket connected, size_t limit) : socket(std::move(connected)), in(limit), nonce(random_token()) {}
+
+    Socket socket;
+    MessageReader in;
+    std::string out;  // bytes to send
+    std::string nonce;
+    std::string from = peer_address(socket);
+    Kind kind = Kind::unproven;
+    int rank = -1;
+    Deadline since = Clock::now();
+    Deadline last_heard = since;
+    std::optional<std::string> wanted;  // the key that the peer waits for
+    Deadline wanted_until;
+    bool closing = false;  // to be closed once `out` is sent
+  };
+
   struct Rank {
     Connection* work = nullptr;
     Connection* heartbeat = nullptr;

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/ip.h>
@@ -45,6 +46,13 @@ std::string text_of(const sockaddr_storage& address) {
   const int result = getnameinfo(reinterpret_cast<const sockaddr*>(&address), sizeof address, text, sizeof text,
                                  nullptr, 0, NI_NUMERICHOST);
   return result == 0 ? text : "";
+}
+
+template <class GetName>
+std::string address_by(const GetName& get_name, const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  return get_name(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0 ? text_of(address) : "";
 }
 
 struct FreeAddresses {
@@ -119,7 +127,7 @@ Socket::~Socket() {
 void Socket::shut_down() const { shutdown(descriptor_, SHUT_RDWR); }
 
 int milliseconds_until(Deadline deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
   return static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX));
 }
 
@@ -169,41 +177,38 @@ Socket accept_from(const Socket& listener) {
   return connection;
 }
 
-std::string local_address(const Socket& socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  return getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0 ? text_of(address) : "";
-}
-
-std::string peer_address(const Socket& socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  return getpeername(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0 ? text_of(address) : "";
-}
+std::string local_address(const Socket& socket) { return address_by(getsockname, socket); }
+std::string peer_address(const Socket& socket) { return address_by(getpeername, socket); }
 
 bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1" || address == "localhost";
 }
 
-std::string interface_of(const std::string& address) {
+std::vector<InterfaceAddress> own_addresses() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) {
-    return "";
+    return {};
   }
-  std::string name;
-  for (const ifaddrs* entry = list; entry != nullptr && name.empty(); entry = entry->ifa_next) {
-    if (entry->ifa_addr != nullptr &&
-        (entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6)) {
+  std::vector<InterfaceAddress> all;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    const int family = entry->ifa_addr == nullptr ? AF_UNSPEC : entry->ifa_addr->sa_family;
+    if (family == AF_INET || family == AF_INET6) {
       sockaddr_storage storage{};
-      std::memcpy(&storage, entry->ifa_addr,
-                  entry->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-      if (text_of(storage) == address) {
-        name = entry->ifa_name;
-      }
+      std::memcpy(&storage, entry->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+      all.push_back({entry->ifa_name, text_of(storage), family, (entry->ifa_flags & IFF_UP) != 0});
     }
   }
   freeifaddrs(list);
-  return name;
+  return all;
+}
+
+std::string interface_of(const std::string& address) {
+  for (const InterfaceAddress& own : own_addresses()) {
+    if (own.address == address) {
+      return own.interface;
+    }
+  }
+  return "";
 }
 
 Endpoint parse_endpoint(const std::string& text) {

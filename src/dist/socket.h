@@ -29,7 +29,10 @@ class Socket {
   int descriptor_ = -1;
 };
 
-using Deadline = std::chrono::steady_clock::time_point;
+using Clock = std::chrono::steady_clock;
+using Deadline = Clock::time_point;
+
+inline Deadline from_now(Clock::duration time) { return Clock::now() + time; }
 
 // Milliseconds until the deadline, for poll(): at least 0.
 int milliseconds_until(Deadline deadline);
@@ -47,6 +50,13 @@ Socket accept_from(const Socket& listener);
 std::string local_address(const Socket& socket);
 std::string peer_address(const Socket& socket);
 bool is_loopback(const std::string& address);
+// This host's addresses, and the network interface that has each.
+struct InterfaceAddress {
+  std::string interface, address;
+  int family = 0;  // AF_INET or AF_INET6
+  bool up = false;
+};
+std::vector<InterfaceAddress> own_addresses();
 // The network interface that has this address, or "".
 std::string interface_of(const std::string& address);
 

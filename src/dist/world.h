@@ -1,6 +1,7 @@
 // The ranks that a launcher has started, and where they meet.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,5 +34,21 @@ World world_from_environment();
 
 // `size` ranks of this process, for tests: each thread calls join_team() with one of them.
 std::vector<World> make_local_worlds(int size);
+
+// Reads of environment variables. An unset and an empty variable are the same.
+std::string variable(const std::string& name);
+
+// A variable that must be a whole number in [0, 2^31); if it is not, or is missing, the Error names it.
+int number_variable(const std::string& name);
+std::optional<int> optional_number_variable(const std::string& name);
+
+// The first host in SLURM's list: "gpu[03-06,9],login" gives "gpu03".
+std::string first_slurm_host(const std::string& list);
+
+// SLURM's task counts by node: "2(x3),1" gives 2 2 2 1. Fails for anything else, and for more than 2^20 nodes.
+std::vector<int> slurm_tasks(const std::string& list);
+
+// The hosts in an Open MPI address: "123.0;tcp://10.0.0.1,192.168.1.1:4000" gives "10.0.0.1,192.168.1.1"; else "".
+std::string hosts_of_mpi_uri(const std::string& uri);
 
 }  // namespace tandem::dist

@@ -1,10 +1,8 @@
 #include "launch/agent.h"
 
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,9 +11,13 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <list>
+#include <optional>
 
 #include "core/error.h"
-#include "dist/environment.h"
+#include "dist/message.h"
+#include "dist/world.h"
+#include "launch/child.h"
 
 namespace tandem::launch {
 
@@ -32,7 +34,7 @@ constexpr milliseconds kTick{100};
 constexpr milliseconds kKillDelay{2000};  // from SIGTERM to SIGKILL when the launcher is gone
 
 // The addresses of this host: first the one that ssh connected to, then all others.
-std::vector<std::string> own_addresses() {
+std::vector<std::string> addresses_to_meet() {
   std::vector<std::string> addresses;
   const auto add = [&](const std::string& address) {
     if (!address.empty() && !dist::is_loopback(address) && !address.starts_with("fe80") &&
@@ -46,227 +48,241 @@ std::vector<std::string> own_addresses() {
     const size_t before = connection.rfind(' ', last - 1);
     add(connection.substr(before + 1, last - before - 1));
   }
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) {
-    return addresses;
-  }
   for (const int family : {AF_INET, AF_INET6}) {
-    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-      if (entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == family && (entry->ifa_flags & IFF_UP) != 0) {
-        std::array<char, NI_MAXHOST> text{};
-        const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-        getnameinfo(entry->ifa_addr, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
-        add(text.data());
+    for (const dist::InterfaceAddress& own : dist::own_addresses()) {
+      if (own.up && own.family == family) {
+        add(own.address);
       }
     }
   }
-  freeifaddrs(list);
   return addresses;
 }
 
-}  // namespace
-
-Agent::Agent(int in, int out)
-    : in_(in), out_(out), orders_(kOrderLimit), unsent_(kAgentGreeting), last_heard_(steady_clock::now()) {
-  signal(SIGPIPE, SIG_IGN);
-  for (const int descriptor : {in_, out_}) {
-    fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
-  }
-}
-
-void Agent::run() {
-  while (!launcher_gone_ || !workers_.empty()) {
-    wait_for_events();
-    reap();
-    look_at_clock();
-  }
-}
-
-void Agent::wait_for_events() {
-  std::vector<pollfd> events;
-  if (!launcher_gone_) {
-    events.push_back({in_, POLLIN, 0});
-    if (!unsent_.empty()) {
-      events.push_back({out_, POLLOUT, 0});
+class Agent {
+ public:
+  Agent(int in, int out)
+      : in_(in), out_(out), orders_(kOrderLimit), unsent_(kAgentGreeting), last_heard_(steady_clock::now()) {
+    signal(SIGPIPE, SIG_IGN);
+    for (const int descriptor : {in_, out_}) {
+      fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
     }
   }
-  const bool room = unsent_.size() < kMostUnsent;
-  for (const Worker& worker : workers_) {
-    for (const Pipe* pipe : {&worker.child.out, &worker.child.err}) {
-      if (room && pipe->open()) {
-        events.push_back({pipe->get(), POLLIN, 0});
+
+  void run() {
+    while (!launcher_gone_ || !workers_.empty()) {
+      wait_for_events();
+      reap();
+      look_at_clock();
+    }
+  }
+
+ private:
+  struct Worker {
+    int rank = 0;
+    Child child;
+    PipeLines out, err;
+    bool ordered = false;  // this agent ended it
+  };
+
+  void wait_for_events() {
+    std::vector<pollfd> events;
+    if (!launcher_gone_) {
+      events.push_back({in_, POLLIN, 0});
+      if (!unsent_.empty()) {
+        events.push_back({out_, POLLOUT, 0});
       }
     }
-  }
-  poll(events.data(), events.size(), static_cast<int>(kTick.count()));
-  if (!launcher_gone_) {
-    read_orders();
-  }
-  for (Worker& worker : workers_) {
-    if (unsent_.size() < kMostUnsent || launcher_gone_) {
-      relay(worker);
-    }
-  }
-  write();
-}
-
-void Agent::read_orders() {
-  std::array<char, 65536> bytes{};
-  ssize_t count = 0;
-  while (!launcher_gone_ && (count = read(in_, bytes.data(), bytes.size())) > 0) {
-    last_heard_ = steady_clock::now();
-    orders_.add({bytes.data(), static_cast<size_t>(count)});
-    try {
-      while (auto message = orders_.next()) {
-        handle(*message);
+    const bool room = unsent_.size() < kMostUnsent;
+    for (const Worker& worker : workers_) {
+      for (const Pipe* pipe : {&worker.child.out, &worker.child.err}) {
+        if (room && pipe->open()) {
+          events.push_back({pipe->get(), POLLIN, 0});
+        }
       }
-    } catch (const Error& error) {
-      send({"failed", error.what()});
     }
+    poll(events.data(), events.size(), static_cast<int>(kTick.count()));
+    if (!launcher_gone_) {
+      read_orders();
+    }
+    for (Worker& worker : workers_) {
+      if (unsent_.size() < kMostUnsent || launcher_gone_) {
+        relay(worker);
+      }
+    }
+    write();
   }
-  if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
-    lose_launcher();
-  }
-}
 
-void Agent::send(const dist::Message& message) {
-  if (!launcher_gone_) {
-    unsent_ += dist::encode(message);
-  }
-}
-
-void Agent::write() {
-  while (!unsent_.empty() && !launcher_gone_) {
-    const ssize_t count = ::write(out_, unsent_.data(), unsent_.size());
-    if (count > 0) {
-      unsent_.erase(0, static_cast<size_t>(count));
-    } else if (errno == EAGAIN) {
-      return;
-    } else if (errno != EINTR) {
+  void read_orders() {
+    std::array<char, 65536> bytes{};
+    ssize_t count = 0;
+    while (!launcher_gone_ && (count = read(in_, bytes.data(), bytes.size())) > 0) {
+      last_heard_ = steady_clock::now();
+      orders_.add({bytes.data(), static_cast<size_t>(count)});
+      try {
+        while (auto message = orders_.next()) {
+          handle(*message);
+        }
+      } catch (const Error& error) {
+        send({"failed", error.what()});
+      }
+    }
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
       lose_launcher();
     }
   }
-}
 
-void Agent::handle(const dist::Message& message) {
-  const std::string& order = message.front();
-  if (order == "listen") {
-    listen(dist::field_of(message, 1) == "local");
-  } else if (order == "start") {
-    start(message);
-  } else if (order == "signal") {
-    signal_all(dist::number_of(dist::field_of(message, 1), 1, 64));
-  } else if (order == "end") {
-    kill_at_ = steady_clock::now() + milliseconds(dist::number_of(dist::field_of(message, 1), 0, INT_MAX));
-  } else {
-    require(order == "beat", "the agent received the unknown command '{}'", dist::printable(order, 40));
-  }
-}
-
-void Agent::listen(bool local) {
-  listener_ = dist::listen_on(local, 0);
-  dist::Message answer{"listening", std::to_string(dist::port_of(listener_))};
-  const std::vector<std::string> addresses = local ? std::vector<std::string>{"127.0.0.1"} : own_addresses();
-  answer.insert(answer.end(), addresses.begin(), addresses.end());
-  send(answer);
-}
-
-void Agent::start(const dist::Message& message) {
-  Worker worker;
-  worker.rank = dist::number_of(dist::field_of(message, 1), 0, INT_MAX);
-  ChildOptions options;
-  options.directory = dist::field_of(message, 2);
-  const bool listens = dist::field_of(message, 3) == "listener";
-  const auto arguments = static_cast<size_t>(dist::number_of(dist::field_of(message, 4), 1, 100000));
-  dist::field_of(message, 4 + arguments);
-  const auto first = message.begin() + 5;
-  options.arguments.assign(first, first + static_cast<ptrdiff_t>(arguments));
-  options.environment.assign(first + static_cast<ptrdiff_t>(arguments), message.end());
-  options.dies_with_us = true;
-  if (listens) {
-    options.inherits = listener_.get();
-    options.environment.push_back(fmt::format("TANDEM_LISTENER={}", listener_.get()));
-  }
-  worker.child = start_child(options);
-  if (listens) {
-    listener_ = dist::Socket();
-  }
-  workers_.push_back(std::move(worker));
-}
-
-// Returns whether there was output.
-bool Agent::relay_stream(Pipe& pipe, PipeLines& reader, const char* kind, int rank) {
-  if (!pipe.open()) {
-    return false;
-  }
-  std::vector<std::string> lines;
-  const PipeLines::State state = reader.read(pipe, lines);
-  if (state == PipeLines::State::ended) {
-    lines = reader.rest();
-    pipe = Pipe();
-  }
-  for (const std::string& line : lines) {
-    send({kind, std::to_string(rank), line});
-  }
-  return state == PipeLines::State::some;
-}
-
-void Agent::relay(Worker& worker) {
-  relay_stream(worker.child.out, worker.out, "out", worker.rank);
-  relay_stream(worker.child.err, worker.err, "err", worker.rank);
-}
-
-void Agent::reap() {
-  for (auto worker = workers_.begin(); worker != workers_.end();) {
-    const pid_t process = worker->child.process;
-    siginfo_t info{};
-    if (waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
-      ++worker;
-      continue;
-    }
-    kill(-process, SIGKILL);  // the processes that it started, while its group still has this number
-    int status = 0;
-    waitpid(process, &status, 0);
-    while (relay_stream(worker->child.out, worker->out, "out", worker->rank) ||
-           relay_stream(worker->child.err, worker->err, "err", worker->rank)) {
-    }
-    send({"exited", std::to_string(worker->rank), std::to_string(status), worker->ordered ? "ordered" : ""});
-    worker = workers_.erase(worker);
-  }
-  write();
-}
-
-void Agent::signal_all(int number) {
-  for (const Worker& worker : workers_) {
-    kill(-worker.child.process, number);
-  }
-}
-
-void Agent::look_at_clock() {
-  const auto now = steady_clock::now();
-  if (now - last_heard_ > kSilence) {
-    lose_launcher();
-  }
-  if (kill_at_ && now >= *kill_at_) {
-    for (Worker& worker : workers_) {
-      worker.ordered = true;
-    }
-    signal_all(SIGKILL);
-  }
-  if (now - last_beat_ >= kBeat) {
-    last_beat_ = now;
-    if (unsent_.empty()) {  // otherwise the launcher receives something anyway
-      send({"beat"});
+  void send(const dist::Message& message) {
+    if (!launcher_gone_) {
+      unsent_ += dist::encode(message);
     }
   }
-}
 
-void Agent::lose_launcher() {
-  if (!std::exchange(launcher_gone_, true)) {
-    unsent_.clear();
-    signal_all(SIGTERM);
-    kill_at_ = std::min(kill_at_.value_or(dist::Deadline::max()), steady_clock::now() + kKillDelay);
+  void write() {
+    while (!unsent_.empty() && !launcher_gone_) {
+      const ssize_t count = ::write(out_, unsent_.data(), unsent_.size());
+      if (count > 0) {
+        unsent_.erase(0, static_cast<size_t>(count));
+      } else if (errno == EAGAIN) {
+        return;
+      } else if (errno != EINTR) {
+        lose_launcher();
+      }
+    }
   }
-}
+
+  void handle(const dist::Message& message) {
+    const std::string& order = message.front();
+    if (order == "listen") {
+      listen(dist::field_of(message, 1) == "local");
+    } else if (order == "start") {
+      start(message);
+    } else if (order == "signal") {
+      signal_all(dist::number_of(dist::field_of(message, 1), 1, 64));
+    } else if (order == "end") {
+      kill_at_ = dist::from_now(milliseconds(dist::number_of(dist::field_of(message, 1), 0, INT_MAX)));
+    } else {
+      require(order == "beat", "the agent received the unknown command '{}'", dist::printable(order, 40));
+    }
+  }
+
+  void listen(bool local) {
+    listener_ = dist::listen_on(local, 0);
+    dist::Message answer{"listening", std::to_string(dist::port_of(listener_))};
+    const std::vector<std::string> addresses = local ? std::vector<std::string>{"127.0.0.1"} : addresses_to_meet();
+    answer.insert(answer.end(), addresses.begin(), addresses.end());
+    send(answer);
+  }
+
+  void start(const dist::Message& message) {
+    Worker worker;
+    worker.rank = dist::number_of(dist::field_of(message, 1), 0, INT_MAX);
+    ChildOptions options;
+    options.directory = dist::field_of(message, 2);
+    const bool listens = dist::field_of(message, 3) == "listener";
+    const auto arguments = static_cast<size_t>(dist::number_of(dist::field_of(message, 4), 1, 100000));
+    dist::field_of(message, 4 + arguments);
+    const auto first = message.begin() + 5;
+    options.arguments.assign(first, first + static_cast<ptrdiff_t>(arguments));
+    options.environment.assign(first + static_cast<ptrdiff_t>(arguments), message.end());
+    options.dies_with_us = true;
+    if (listens) {
+      options.inherits = listener_.get();
+      options.environment.push_back(fmt::format("TANDEM_LISTENER={}", listener_.get()));
+    }
+    worker.child = start_child(options);
+    if (listens) {
+      listener_ = dist::Socket();
+    }
+    workers_.push_back(std::move(worker));
+  }
+
+  // Returns whether there was output.
+  bool relay_stream(Pipe& pipe, PipeLines& reader, const char* kind, int rank) {
+    if (!pipe.open()) {
+      return false;
+    }
+    std::vector<std::string> lines;
+    const PipeLines::State state = reader.read(pipe, lines);
+    if (state == PipeLines::State::ended) {
+      lines = reader.rest();
+      pipe = Pipe();
+    }
+    for (const std::string& line : lines) {
+      send({kind, std::to_string(rank), line});
+    }
+    return state == PipeLines::State::some;
+  }
+
+  void relay(Worker& worker) {
+    relay_stream(worker.child.out, worker.out, "out", worker.rank);
+    relay_stream(worker.child.err, worker.err, "err", worker.rank);
+  }
+
+  void reap() {
+    for (auto worker = workers_.begin(); worker != workers_.end();) {
+      const pid_t process = worker->child.process;
+      siginfo_t info{};
+      if (waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
+        ++worker;
+        continue;
+      }
+      kill(-process, SIGKILL);  // the processes that it started, while its group still has this number
+      int status = 0;
+      waitpid(process, &status, 0);
+      while (relay_stream(worker->child.out, worker->out, "out", worker->rank) ||
+             relay_stream(worker->child.err, worker->err, "err", worker->rank)) {
+      }
+      send({"exited", std::to_string(worker->rank), std::to_string(status), worker->ordered ? "ordered" : ""});
+      worker = workers_.erase(worker);
+    }
+    write();
+  }
+
+  void signal_all(int number) {
+    for (const Worker& worker : workers_) {
+      kill(-worker.child.process, number);
+    }
+  }
+
+  void look_at_clock() {
+    const auto now = steady_clock::now();
+    if (now - last_heard_ > kSilence) {
+      lose_launcher();
+    }
+    if (kill_at_ && now >= *kill_at_) {
+      for (Worker& worker : workers_) {
+        worker.ordered = true;
+      }
+      signal_all(SIGKILL);
+    }
+    if (now - last_beat_ >= kBeat) {
+      last_beat_ = now;
+      if (unsent_.empty()) {  // otherwise the launcher receives something anyway
+        send({"beat"});
+      }
+    }
+  }
+
+  void lose_launcher() {
+    if (!std::exchange(launcher_gone_, true)) {
+      unsent_.clear();
+      signal_all(SIGTERM);
+      kill_at_ = std::min(kill_at_.value_or(dist::Deadline::max()), dist::from_now(kKillDelay));
+    }
+  }
+
+  const int in_, out_;
+  dist::MessageReader orders_;
+  std::string unsent_;
+  dist::Socket listener_;
+  std::list<Worker> workers_;
+  dist::Deadline last_heard_, last_beat_;
+  std::optional<dist::Deadline> kill_at_;
+  bool launcher_gone_ = false;
+};
+
+}  // namespace
+
+void run_agent(int in, int out) { Agent(in, out).run(); }
 
 }  // namespace tandem::launch

@@ -14,55 +14,11 @@
 // nothing for six seconds, it gets SIGTERM and two seconds later SIGKILL.
 #pragma once
 
-#include <list>
-#include <optional>
-#include <string>
-
-#include "dist/message.h"
-#include "launch/child.h"
-
 namespace tandem::launch {
 
 inline constexpr const char* kAgentGreeting = "tandem agent 1\n";
 
-class Agent {
- public:
-  Agent(int in, int out);  // the caller keeps the descriptors
-
-  // Returns when the launcher has closed the stream and all workers have ended.
-  void run();
-
- private:
-  struct Worker {
-    int rank = 0;
-    Child child;
-    PipeLines out, err;
-    std::optional<int> wait_status;
-    bool ordered = false;  // this agent ended it
-  };
-
-  void wait_for_events();
-  void read_orders();
-  void write();
-  void send(const dist::Message& message);
-  void handle(const dist::Message& message);
-  void listen(bool local);
-  void start(const dist::Message& message);
-  void relay(Worker& worker);
-  bool relay_stream(Pipe& pipe, PipeLines& reader, const char* kind, int rank);
-  void reap();
-  void signal_all(int number);
-  void look_at_clock();
-  void lose_launcher();
-
-  const int in_, out_;
-  dist::MessageReader orders_;
-  std::string unsent_;
-  dist::Socket listener_;
-  std::list<Worker> workers_;
-  dist::Deadline last_heard_, last_beat_;
-  std::optional<dist::Deadline> kill_at_;
-  bool launcher_gone_ = false;
-};
+// Returns when the launcher has closed the stream and all workers have ended. The caller keeps the descriptors.
+void run_agent(int in, int out);
 
 }  // namespace tandem::launch

@@ -47,7 +47,7 @@ AgentLink::AgentLink(const Host& host, const std::string& agent_command, const s
 
 AgentLink::~AgentLink() {
   child_.in = Pipe();
-  const auto deadline = steady_clock::now() + kExitTime;
+  const auto deadline = dist::from_now(kExitTime);
   while (waitpid(child_.process, nullptr, WNOHANG) == 0) {
     if (steady_clock::now() > deadline || lost()) {
       kill(-child_.process, SIGKILL);

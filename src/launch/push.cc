@@ -2,17 +2,24 @@
 
 #include <link.h>
 #include <openssl/evp.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <span>
 #include <sstream>
 
 #include "core/error.h"
 #include "core/log.h"
-#include "dist/environment.h"
 #include "dist/message.h"
+#include "dist/world.h"
+#include "launch/child.h"
 
 namespace tandem::launch {
 
@@ -65,6 +72,207 @@ std::string loader_of(const std::vector<std::string>& libraries) {
 
 std::string first_line(const std::string& text) { return dist::printable(text.substr(0, text.find('\n')), 300); }
 
+constexpr size_t kMostOutput = 64U << 20;
+
+// Appends the available output. Returns false at the end of the stream.
+bool read_some(const Pipe& pipe, std::string& text) {
+  std::array<char, 65536> bytes{};
+  const ssize_t count = read(pipe.get(), bytes.data(), bytes.size());
+  if (count > 0) {
+    text.append(bytes.data(), static_cast<size_t>(count));
+    require(text.size() <= kMostOutput, "a command on another host prints too much");
+  }
+  return count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+// Feeds a file's bytes into a pipe.
+class Feeder {
+ public:
+  explicit Feeder(const std::string& path) : file_(path.empty() ? "/dev/null" : path, std::ios::binary) {
+    require(file_.good(), "{} cannot be read", path);
+  }
+
+  // Returns false once everything is written, or the reader is gone.
+  bool feed(const Pipe& pipe) {
+    if (offset_ == piece_.size()) {
+      piece_.resize(1U << 18);
+      file_.read(piece_.data(), static_cast<std::streamsize>(piece_.size()));
+      piece_.resize(static_cast<size_t>(file_.gcount()));
+      offset_ = 0;
+      if (piece_.empty()) {
+        return false;
+      }
+    }
+    const ssize_t count = write(pipe.get(), piece_.data() + offset_, piece_.size() - offset_);
+    offset_ += count > 0 ? static_cast<size_t>(count) : 0;
+    return count > 0 || errno == EAGAIN || errno == EINTR;
+  }
+
+ private:
+  std::ifstream file_;
+  std::string piece_;
+  size_t offset_ = 0;
+};
+
+// The result of a shell command on a host that was reached through the agent command.
+struct RemoteResult {
+  int code = 0;
+  std::string out, err;
+};
+// `input` is a file that becomes the command's standard input, or empty.
+RemoteResult run_on_host(const Host& host, const std::string& agent_command, const std::string& command,
+                         const std::string& input = "") {
+  const IgnoredPipeSignal ignored;
+  ChildOptions options;
+  options.arguments = split_command(agent_command);
+  options.arguments.push_back(host.name);
+  options.arguments.push_back(command);
+  options.takes_input = true;
+  options.dies_with_us = true;
+  Child child = start_child(options);
+  Feeder feeder(input);
+  RemoteResult result;
+  while (child.out.open() || child.err.open()) {
+    std::vector<pollfd> events{
+        {child.in.get(), POLLOUT, 0}, {child.out.get(), POLLIN, 0}, {child.err.get(), POLLIN, 0}};
+    poll(events.data(), events.size(), 1000);  // closed ones are -1, which poll() ignores
+    if (events[0].revents != 0 && !feeder.feed(child.in)) {
+      child.in = Pipe();
+    }
+    if (events[1].revents != 0 && !read_some(child.out, result.out)) {
+      child.out = Pipe();
+    }
+    if (events[2].revents != 0 && !read_some(child.err, result.err)) {
+      child.err = Pipe();
+    }
+  }
+  int status = 0;
+  waitpid(child.process, &status, 0);
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+class Push {
+ public:
+  Push(std::string agent_command, std::string binary, std::vector<std::string> paths, std::string directory)
+      : agent_command_(std::move(agent_command)), binary_(std::move(binary)), directory_(std::move(directory)) {
+    if (!dist::variable("TANDEM_PROGRAM").empty()) {  // a script, and the binary and libraries that it starts
+      const fs::path folder = fs::path(binary_).parent_path();
+      const bool beside = fs::exists(binary_ + ".bin");
+      paths.push_back(binary_);
+      paths.push_back(beside ? binary_ + ".bin" : (folder / "bin" / "tandem").string());
+      paths.push_back(beside ? binary_ + ".lib" : (folder / "lib").string());
+    }
+    for (const std::string& path : paths) {
+      for (const std::string& file : files_below(path)) {
+        files_[file] = sha256_file(file);
+      }
+    }
+  }
+
+  void to(const Host& host) {
+    if (is_this_host(host.name)) {
+      return;
+    }
+    run(host, "mkdir -p " + shell_quoted(directory_));
+    send_files(host, files_);
+    send_binary(host);
+  }
+
+ private:
+  using Files = std::map<std::string, std::string>;  // SHA-256 by path
+
+  std::string run(const Host& host, const std::string& command, const std::string& input = "") {
+    const RemoteResult result = run_on_host(host, agent_command_, command, input);
+    require(result.code == 0, "host {}: `{}` failed with code {}: {}", host.name, dist::printable(command, 200),
+            result.code, first_line(result.err));
+    return result.out;
+  }
+
+  Files files_there(const Host& host, const Files& wanted) {
+    std::string command = "sha256sum --";
+    for (const auto& [path, hash] : wanted) {
+      command += fmt::format(" {}", shell_quoted(path));
+    }
+    std::istringstream lines(run(host, command + " 2>/dev/null; true"));
+    Files there;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.size() > kDigits + 2) {
+        there[line.substr(kDigits + 2)] = line.substr(0, kDigits);
+      }
+    }
+    return there;
+  }
+
+  void send(const Host& host, const std::string& file, const std::string& to, bool executable) {
+    log::info("host {}: sending {} ({:.1f} MB)", host.name, to, static_cast<double>(fs::file_size(file)) / 1e6);
+    const std::string part = shell_quoted(to + ".push");
+    run(host,
+        fmt::format("mkdir -p {} && cat > {} && {}mv -f {} {}", shell_quoted(fs::path(to).parent_path().string()), part,
+                    executable ? "chmod 755 " + part + " && " : "", part, shell_quoted(to)),
+        file);
+  }
+
+  void send_files(const Host& host, const Files& files) {
+    if (files.empty()) {
+      return;
+    }
+    const Files there = files_there(host, files);
+    bool sent = false;
+    for (const auto& [path, hash] : files) {
+      if (const auto found = there.find(path); found == there.end() || found->second != hash) {
+        const bool executable = (fs::status(path).permissions() & fs::perms::owner_exec) != fs::perms::none;
+        send(host, path, path, executable);
+        sent = true;
+      }
+    }
+    const Files after = sent ? files_there(host, files) : there;
+    for (const auto& [path, hash] : files) {
+      require(after.contains(path) && after.at(path) == hash, "host {}: {} did not arrive unchanged", host.name, path);
+    }
+  }
+
+  // A host with an older system gets the libraries too.
+  void send_binary(const Host& host) {
+    const std::string own = "/proc/self/exe";
+    const std::string hash = sha256_file(own);
+    const bool bundle = files_.contains(binary_);
+    const std::string beside = binary_ + ".bin";
+    const Files there = bundle ? Files{} : files_there(host, {{binary_, hash}, {beside, hash}});
+    const auto same = [&](const std::string& path) { return there.contains(path) && there.at(path) == hash; };
+    if (!bundle && !same(binary_) && !same(beside)) {
+      send(host, own, binary_, true);
+    }
+    const std::string check = shell_quoted(binary_) + " --version";
+    RemoteResult result = run_on_host(host, agent_command_, check);
+    if (result.code != 0 && !bundle) {
+      log::info("host {} cannot run the program ({}): sending its libraries too", host.name, first_line(result.err));
+      send_libraries(host);
+      result = run_on_host(host, agent_command_, check);
+    }
+    require(result.code == 0, "host {} cannot run {}: {}", host.name, binary_, first_line(result.err));
+  }
+
+  void send_libraries(const Host& host) {
+    const std::vector<std::string> libraries = own_libraries();
+    const std::string folder = binary_ + ".lib";
+    for (const std::string& path : libraries) {
+      send(host, path, folder + "/" + fs::path(path).filename().string(), true);
+    }
+    send(host, "/proc/self/exe", binary_ + ".bin", true);
+    const std::string script = fmt::format(
+        "#!/bin/sh\\nhere=$(readlink -f \"$0\")\\nexport TANDEM_PROGRAM=\"$here\"\\nexec \"$here.lib/{}\" "
+        "--library-path \"$here.lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\" \"$here.bin\" \"$@\"\\n",
+        loader_of(libraries));
+    const std::string to = shell_quoted(binary_);
+    run(host, fmt::format("printf {} > {}.push && chmod 755 {}.push && mv -f {}.push {}", shell_quoted(script), to, to,
+                          to, to));
+  }
+
+  const std::string agent_command_, binary_, directory_;
+  Files files_;
+};
+
 }  // namespace
 
 std::string sha256_file(const std::string& path) {
@@ -79,123 +287,15 @@ std::string sha256_file(const std::string& path) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
   require(EVP_DigestFinal_ex(context.get(), digest.data(), &size) == 1, "libcrypto cannot compute SHA-256");
-  std::string text;
-  for (unsigned int i = 0; i < size; ++i) {
-    text += fmt::format("{:02x}", digest[i]);
-  }
-  return text;
+  return dist::to_hex(std::span(digest.data(), size));
 }
 
-Push::Push(std::string agent_command, std::string binary, std::vector<std::string> paths, std::string directory)
-    : agent_command_(std::move(agent_command)), binary_(std::move(binary)), directory_(std::move(directory)) {
-  if (!dist::variable("TANDEM_PROGRAM").empty()) {  // a script, and the binary and libraries that it starts
-    const fs::path folder = fs::path(binary_).parent_path();
-    const bool beside = fs::exists(binary_ + ".bin");
-    paths.push_back(binary_);
-    paths.push_back(beside ? binary_ + ".bin" : (folder / "bin" / "tandem").string());
-    paths.push_back(beside ? binary_ + ".lib" : (folder / "lib").string());
+void push(const std::vector<Host>& hosts, const std::string& agent_command, const std::string& binary,
+          const std::vector<std::string>& paths, const std::string& directory) {
+  Push push(agent_command, binary, paths, directory);
+  for (const Host& host : hosts) {
+    push.to(host);
   }
-  for (const std::string& path : paths) {
-    for (const std::string& file : files_below(path)) {
-      files_[file] = sha256_file(file);
-    }
-  }
-}
-
-void Push::to(const Host& host) {
-  if (is_this_host(host.name)) {
-    return;
-  }
-  run(host, "mkdir -p " + shell_quoted(directory_));
-  send_files(host, files_);
-  send_binary(host);
-}
-
-std::string Push::run(const Host& host, const std::string& command, const std::string& input) {
-  const RemoteResult result = run_on_host(host, agent_command_, command, input);
-  require(result.code == 0, "host {}: `{}` failed with code {}: {}", host.name, dist::printable(command, 200),
-          result.code, first_line(result.err));
-  return result.out;
-}
-
-Push::Files Push::files_there(const Host& host, const Files& wanted) {
-  std::string command = "sha256sum --";
-  for (const auto& [path, hash] : wanted) {
-    command += fmt::format(" {}", shell_quoted(path));
-  }
-  std::istringstream lines(run(host, command + " 2>/dev/null; true"));
-  Files there;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.size() > kDigits + 2) {
-      there[line.substr(kDigits + 2)] = line.substr(0, kDigits);
-    }
-  }
-  return there;
-}
-
-void Push::send(const Host& host, const std::string& file, const std::string& to, bool executable) {
-  log::info("host {}: sending {} ({:.1f} MB)", host.name, to, static_cast<double>(fs::file_size(file)) / 1e6);
-  const std::string part = shell_quoted(to + ".push");
-  run(host,
-      fmt::format("mkdir -p {} && cat > {} && {}mv -f {} {}", shell_quoted(fs::path(to).parent_path().string()), part,
-                  executable ? "chmod 755 " + part + " && " : "", part, shell_quoted(to)),
-      file);
-}
-
-void Push::send_files(const Host& host, const Files& files) {
-  if (files.empty()) {
-    return;
-  }
-  const Files there = files_there(host, files);
-  bool sent = false;
-  for (const auto& [path, hash] : files) {
-    if (const auto found = there.find(path); found == there.end() || found->second != hash) {
-      const bool executable = (fs::status(path).permissions() & fs::perms::owner_exec) != fs::perms::none;
-      send(host, path, path, executable);
-      sent = true;
-    }
-  }
-  const Files after = sent ? files_there(host, files) : there;
-  for (const auto& [path, hash] : files) {
-    require(after.contains(path) && after.at(path) == hash, "host {}: {} did not arrive unchanged", host.name, path);
-  }
-}
-
-// A host with an older system gets the libraries too.
-void Push::send_binary(const Host& host) {
-  const std::string own = "/proc/self/exe";
-  const std::string hash = sha256_file(own);
-  const bool bundle = files_.contains(binary_);
-  const std::string beside = binary_ + ".bin";
-  const Files there = bundle ? Files{} : files_there(host, {{binary_, hash}, {beside, hash}});
-  const auto same = [&](const std::string& path) { return there.contains(path) && there.at(path) == hash; };
-  if (!bundle && !same(binary_) && !same(beside)) {
-    send(host, own, binary_, true);
-  }
-  const std::string check = shell_quoted(binary_) + " --version";
-  RemoteResult result = run_on_host(host, agent_command_, check);
-  if (result.code != 0 && !bundle) {
-    log::info("host {} cannot run the program ({}): sending its libraries too", host.name, first_line(result.err));
-    send_libraries(host);
-    result = run_on_host(host, agent_command_, check);
-  }
-  require(result.code == 0, "host {} cannot run {}: {}", host.name, binary_, first_line(result.err));
-}
-
-void Push::send_libraries(const Host& host) {
-  const std::vector<std::string> libraries = own_libraries();
-  const std::string folder = binary_ + ".lib";
-  for (const std::string& path : libraries) {
-    send(host, path, folder + "/" + fs::path(path).filename().string(), true);
-  }
-  send(host, "/proc/self/exe", binary_ + ".bin", true);
-  const std::string script = fmt::format(
-      "#!/bin/sh\\nhere=$(readlink -f \"$0\")\\nexport TANDEM_PROGRAM=\"$here\"\\nexec \"$here.lib/{}\" "
-      "--library-path \"$here.lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\" \"$here.bin\" \"$@\"\\n",
-      loader_of(libraries));
-  const std::string to = shell_quoted(binary_);
-  run(host, fmt::format("printf {} > {}.push && chmod 755 {}.push && mv -f {}.push {}", shell_quoted(script), to, to,
-                        to, to));
 }
 
 }  // namespace tandem::launch

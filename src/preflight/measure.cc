@@ -57,16 +57,23 @@ class TimingCommunicator final : public dist::Communicator {
   int rank() const override { return real_.rank(); }
   int size() const override { return real_.size(); }
   int shard_number() const override { return real_.shard_number(); }
-  dist::Handle start_all_reduce(const View& buffer) override {
-    return note(bytes_of(buffer), buffer.dtype != DType::f64);
+  dist::Handle start(const dist::Collective& call) override {
+    if (call.kind == Kind::barrier) {
+      return {};
+    }
+    const bool half = call.kind == Kind::reduce_scatter || call.kind == Kind::all_gather;
+    const bool rounded = call.kind == Kind::rounded_all_reduce;
+    const auto bytes = static_cast<double>(call.buffer.bytes() + call.sums.bytes()) / (half || rounded ? 2 : 1);
+    const bool gradients = call.kind == Kind::reduce_scatter || rounded ||
+                           (call.kind == Kind::all_reduce && call.buffer.dtype != DType::f64);
+    if (std::exchange(begun_, false)) {
+      messages_.clear();
+    }
+    require(messages_.size() < kMostMessages, "a step of more than {} messages: raise dist.bucket_mb", kMostMessages);
+    backend_.stamp(static_cast<uint64_t*>(moments_.data()) + messages_.size());
+    messages_.push_back({.bytes = bytes, .gradients = gradients});
+    return {};
   }
-  dist::Handle start_rounded_all_reduce(const View& sums, const View& values) override {
-    return note((bytes_of(sums) + bytes_of(values)) / 2, true);
-  }
-  dist::Handle start_reduce_scatter(const View& buffer) override { return note(bytes_of(buffer) / 2, true); }
-  dist::Handle start_all_gather(const View& buffer) override { return note(bytes_of(buffer) / 2, false); }
-  dist::Handle start_broadcast(const View& buffer, int /*root*/) override { return note(bytes_of(buffer), false); }
-  dist::Handle start_barrier() override { return {}; }
   void abort(const std::string& /*reason*/) override {}
   dist::Traffic traffic() const override { return {}; }
   dist::Traffic planned_reduce_scatter(int64_t count, DType type) const override {
@@ -96,19 +103,6 @@ class TimingCommunicator final : public dist::Communicator {
   }
 
  private:
-  static double bytes_of(const View& buffer) {
-    return static_cast<double>(buffer.size()) * static_cast<double>(size_of(buffer.dtype));
-  }
-  dist::Handle note(double bytes, bool gradients) {
-    if (std::exchange(begun_, false)) {
-      messages_.clear();
-    }
-    require(messages_.size() < kMostMessages, "a step of more than {} messages: raise dist.bucket_mb", kMostMessages);
-    backend_.stamp(static_cast<uint64_t*>(moments_.data()) + messages_.size());
-    messages_.push_back({.bytes = bytes, .gradients = gradients});
-    return {};
-  }
-
   backend::Backend& backend_;
   const dist::Communicator& real_;
   Buffer moments_;  // u64 [kMostMessages], in the backend's memory

@@ -5,8 +5,6 @@
 #include <vector>
 
 #include "core/log.h"
-#include "dist/device_communicator.h"
-#include "dist/hierarchical.h"
 
 namespace tandem::train {
 

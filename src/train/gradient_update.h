@@ -6,8 +6,8 @@
 
 #include <memory>
 
+#include "dist/buckets.h"
 #include "dist/communicator.h"
-#include "dist/shard_plan.h"
 #include "model/transformer.h"
 #include "optim/optimizer.h"
 #include "train/batch_work.h"

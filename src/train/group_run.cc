@@ -8,7 +8,6 @@
 #include "core/log.h"
 #include "core/manifest.h"
 #include "core/threads.h"
-#include "dist/environment.h"
 #include "store/checkpoint.h"
 
 namespace tandem::train {

@@ -1,4 +1,5 @@
 // Ranks that do not join, die, stop or make other calls cause an error in time that names them.
+#include <gloo/rendezvous/file_store.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,8 +38,8 @@ pid_t fork_rank(const std::filesystem::path& directory, int rank, int size, mill
   }
   int code = 1;
   try {
-    const auto store = make_file_store(directory);
-    body(*make_gloo_communicator(*store, rank, size, "127.0.0.1", timeout));
+    gloo::rendezvous::FileStore store(directory.string());
+    body(*make_gloo_communicator(store, rank, size, "127.0.0.1", timeout));
     code = 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
@@ -120,16 +121,17 @@ TEST(Processes, KilledOneIsNamedByTheOthers) {
 TEST(Processes, StoppedOneIsNamedByTheOthers) { end_one_of_three(SIGSTOP); }
 
 TEST(Communicator, MissingRankIsNamed) {
-  const auto store = make_memory_store();
+  gloo::rendezvous::HashStore store;
   const auto began = steady_clock::now();
-  const std::string message = message_of([&] { make_gloo_communicator(*store, 0, 3, "127.0.0.1", milliseconds(300)); });
+  const std::string message = message_of([&] { make_gloo_communicator(store, 0, 3, "127.0.0.1", milliseconds(300)); });
   EXPECT_TRUE(contains(message, "rank 1 of 3 did not come")) << message;
   EXPECT_LT(steady_clock::now() - began, milliseconds(5000));
 }
 
 TEST(Communicator, BadAddressIsNamed) {
   const auto message_for = [](const std::string& address) {
-    return message_of([&] { make_gloo_communicator(*make_memory_store(), 0, 1, address, milliseconds(300)); });
+    gloo::rendezvous::HashStore store;
+    return message_of([&] { make_gloo_communicator(store, 0, 1, address, milliseconds(300)); });
   };
   const std::string unknown = message_for("no.such.host.invalid");
   EXPECT_TRUE(contains(unknown, "'no.such.host.invalid': it does not resolve")) << unknown;
@@ -138,8 +140,8 @@ TEST(Communicator, BadAddressIsNamed) {
 }
 
 TEST(Communicator, AcceptsANetworkInterface) {
-  const auto store = make_memory_store();
-  make_gloo_communicator(*store, 0, 1, "lo", milliseconds(1000))->barrier();
+  gloo::rendezvous::HashStore store;
+  make_gloo_communicator(store, 0, 1, "lo", milliseconds(1000))->barrier();
 }
 
 TEST(Communicator, DifferentCallsEndInAnError) {
@@ -174,14 +176,14 @@ TEST(Communicator, AbortEndsItEverywhere) {
 TEST(Communicator, ClosingItEndsWorkUnderWay) {
   std::vector<float> values(1000);
   with_ranks(2, [&](Communicator&) {});
-  const auto store = make_memory_store();
+  gloo::rendezvous::HashStore store;
   std::thread other([&] {
-    const auto peer = make_gloo_communicator(*store, 1, 2, "127.0.0.1", testing::kTimeout);
+    const auto peer = make_gloo_communicator(store, 1, 2, "127.0.0.1", testing::kTimeout);
     EXPECT_TRUE(contains(message_of([&] { peer->barrier(); }), "rank 0 closed its communicator"));
   });
   Handle handle;
   {
-    const auto ranks = make_gloo_communicator(*store, 0, 2, "127.0.0.1", testing::kTimeout);
+    const auto ranks = make_gloo_communicator(store, 0, 2, "127.0.0.1", testing::kTimeout);
     handle = ranks->start_all_reduce(view_of(values));
   }
   EXPECT_TRUE(contains(message_of([&] { handle.wait(); }), "closed its communicator"));

@@ -4,7 +4,6 @@
 #include <atomic>
 
 #include "core/error.h"
-#include "dist/hierarchical.h"
 #include "process_groups.h"
 #include "ranks.h"
 

@@ -1,6 +1,7 @@
 // Ranks as threads of this process or as processes, and their expected results.
 #pragma once
 
+#include <gloo/rendezvous/hash_store.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,7 +13,7 @@
 #include <vector>
 
 #include "compare.h"
-#include "dist/gloo.h"
+#include "dist/communicator.h"
 
 namespace tandem::testing {
 
@@ -21,13 +22,13 @@ inline const std::chrono::milliseconds kTimeout{20000};
 // Runs body(communicator) on `size` threads and throws the first exception again.
 inline void with_ranks(int size, const std::function<void(dist::Communicator&)>& body,
                        std::chrono::milliseconds timeout = kTimeout) {
-  const auto store = dist::make_memory_store();
+  gloo::rendezvous::HashStore store;
   std::vector<std::exception_ptr> errors(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        body(*dist::make_gloo_communicator(*store, rank, size, "127.0.0.1", timeout));
+        body(*dist::make_gloo_communicator(store, rank, size, "127.0.0.1", timeout));
       } catch (...) {
         errors[rank] = std::current_exception();
       }

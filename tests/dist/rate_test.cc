@@ -1,5 +1,6 @@
 // How much of a link all-reduce uses: two ranks as threads, each in a network namespace of its own.
 #include <fcntl.h>
+#include <gloo/rendezvous/hash_store.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <unistd.h>
@@ -11,7 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "dist/gloo.h"
+#include "dist/communicator.h"
 #include "dist/hosts.h"
 
 namespace tandem::testing {
@@ -28,13 +29,13 @@ void enter(const std::string& space) {
 // Payload that each of two ranks sends in a second while a buffer of so many floats is all-reduced; the best of
 // `times`, because other programs on this machine can only slow it down.
 double bytes_per_second(const Hosts& hosts, int64_t floats, int times) {
-  const auto store = dist::make_memory_store();
+  gloo::rendezvous::HashStore store;
   double best = 0;
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
       enter(hosts.space(rank));
-      const auto all = dist::make_gloo_communicator(*store, rank, 2, Hosts::address(rank), std::chrono::minutes(2));
+      const auto all = dist::make_gloo_communicator(store, rank, 2, Hosts::address(rank), std::chrono::minutes(2));
       std::vector<float> values(static_cast<size_t>(floats), 1.0F + static_cast<float>(rank));
       for (int i = 0; i < times; ++i) {
         all->barrier();

@@ -4,7 +4,6 @@
 #include <random>
 
 #include "core/error.h"
-#include "dist/authentication.h"
 #include "dist/message.h"
 #include "dist/rendezvous_client.h"
 #include "dist/socket.h"

@@ -1,8 +1,8 @@
-#include "dist/shard_plan.h"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
+
+#include "dist/buckets.h"
 
 namespace tandem::dist {
 namespace {

@@ -1,8 +1,6 @@
-#include "dist/shard.h"
-
 #include <gtest/gtest.h>
 
-#include "dist/traffic.h"
+#include "dist/communicator.h"
 
 namespace tandem::dist {
 namespace {

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "core/error.h"
-#include "dist/environment.h"
 #include "temporary_directory.h"
 
 namespace tandem::dist {

@@ -15,8 +15,8 @@
 #include <thread>
 
 #include "core/philox.h"
-#include "dist/authentication.h"
 #include "dist/hosts.h"
+#include "dist/message.h"
 
 namespace tandem::testing {
 

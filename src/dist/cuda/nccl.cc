@@ -1,13 +1,65 @@
+#include <dlfcn.h>
+#include <nccl.h>
+
 #include <memory>
 #include <mutex>
+#include <string>
+#include <type_traits>
 #include <utility>
 
-#include "dist/cuda/nccl_library.h"
 #include "dist/cuda/side_stream.h"
-#include "dist/device_communicator.h"
+#include "dist/process_group.h"
 
 namespace tandem::dist {
 namespace {
+
+// NVIDIA's NCCL, loaded at run time, so that the same binary also runs without it.
+struct NcclLibrary {
+  decltype(&ncclGetUniqueId) get_unique_id = nullptr;
+  decltype(&ncclCommInitRank) comm_init_rank = nullptr;
+  decltype(&ncclCommDestroy) comm_destroy = nullptr;
+  decltype(&ncclCommAbort) comm_abort = nullptr;
+  decltype(&ncclCommGetAsyncError) comm_get_async_error = nullptr;
+  decltype(&ncclGetErrorString) get_error_string = nullptr;
+  decltype(&ncclAllReduce) all_reduce = nullptr;
+  decltype(&ncclReduceScatter) reduce_scatter = nullptr;
+  decltype(&ncclAllGather) all_gather = nullptr;
+  decltype(&ncclBroadcast) broadcast = nullptr;
+
+  std::string problem;  // empty if all functions were found
+};
+
+NcclLibrary open_library() {
+  NcclLibrary library;
+  void* handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* reason = dlerror();
+    library.problem = std::string("NCCL cannot be loaded: ") + (reason == nullptr ? "libnccl.so.2 is missing" : reason);
+    return library;
+  }
+  const auto find = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
+    if (function == nullptr) {
+      library.problem = std::string("NCCL has no function ") + name;
+    }
+  };
+  find(library.get_unique_id, "ncclGetUniqueId");
+  find(library.comm_init_rank, "ncclCommInitRank");
+  find(library.comm_destroy, "ncclCommDestroy");
+  find(library.comm_abort, "ncclCommAbort");
+  find(library.comm_get_async_error, "ncclCommGetAsyncError");
+  find(library.get_error_string, "ncclGetErrorString");
+  find(library.all_reduce, "ncclAllReduce");
+  find(library.reduce_scatter, "ncclReduceScatter");
+  find(library.all_gather, "ncclAllGather");
+  find(library.broadcast, "ncclBroadcast");
+  return library;
+}
+
+const NcclLibrary& nccl() {
+  static const NcclLibrary library = open_library();
+  return library;
+}
 
 void check_nccl(ncclResult_t status, const char* what) {
   require(status == ncclSuccess, "{} failed: {}", what, nccl().get_error_string(status));
@@ -82,32 +134,21 @@ class NcclCommunicator final : public Communicator {
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
 
-  // Two calls, so that the sums are those of a reduce-scatter; NCCL's own all-reduce if the shards are not equal.
-  Handle start_all_reduce(const View& buffer) override {
-    return start(buffer, [&](cudaStream_t stream) {
-      if (buffer.size() % size() == 0) {
-        reduce_scatter_on(stream, buffer);
-        all_gather_on(stream, buffer);
-      } else {
-        check_nccl(
-            nccl().all_reduce(buffer.data, buffer.data, count(buffer), type_of(buffer.dtype), ncclSum, comm_, stream),
-            "an all-reduce with NCCL");
-      }
-    });
+  Handle start(const Collective& call) override {
+    refuse_rounding(call);
+    if (call.kind == Kind::barrier) {
+      return group_.communicator().start(call);
+    }
+    require(call.buffer.memory == Memory::device && call.buffer.contiguous(),
+            "NCCL works on contiguous GPU memory only");
+    const std::string reason = failure();
+    require(reason.empty(), "{}", reason);
+    if (call.buffer.size() == 0) {
+      return {};
+    }
+    run(side_.begin(), call);
+    return side_.end();
   }
-  Handle start_reduce_scatter(const View& buffer) override {
-    return start(buffer, [&](cudaStream_t stream) { reduce_scatter_on(stream, buffer); });
-  }
-  Handle start_all_gather(const View& buffer) override {
-    return start(buffer, [&](cudaStream_t stream) { all_gather_on(stream, buffer); });
-  }
-  Handle start_broadcast(const View& buffer, int root) override {
-    return start(buffer, [&](cudaStream_t stream) {
-      check_nccl(nccl().broadcast(buffer.data, buffer.data, count(buffer), type_of(buffer.dtype), root, comm_, stream),
-                 "a broadcast with NCCL");
-    });
-  }
-  Handle start_barrier() override { return group_.communicator().start_barrier(); }
 
   void abort(const std::string& reason) override { connection_->abort(reason); }
   std::string failure() const override { return connection_->problem(); }
@@ -119,29 +160,30 @@ class NcclCommunicator final : public Communicator {
     return static_cast<std::byte*>(buffer.data) +
            count(buffer) / static_cast<size_t>(size()) * static_cast<size_t>(rank()) * size_of(buffer.dtype);
   }
-  void reduce_scatter_on(cudaStream_t stream, const View& buffer) {
-    check_nccl(nccl().reduce_scatter(buffer.data, own_shard_of(buffer), each(buffer), type_of(buffer.dtype), ncclSum,
-                                     comm_, stream),
-               "a reduce-scatter with NCCL");
-  }
-  void all_gather_on(cudaStream_t stream, const View& buffer) {
-    check_nccl(nccl().all_gather(own_shard_of(buffer), buffer.data, each(buffer), type_of(buffer.dtype), comm_, stream),
-               "an all-gather with NCCL");
+  // An all-reduce is two calls, so that the sums are those of a reduce-scatter; NCCL's own if the shards are not equal.
+  void run(cudaStream_t stream, const Collective& call) const {
+    const View& buffer = call.buffer;
+    const ncclDataType_t type = type_of(buffer.dtype);
+    if (call.kind == Kind::broadcast) {
+      check_nccl(nccl().broadcast(buffer.data, buffer.data, count(buffer), type, call.root, comm_, stream),
+                 "a broadcast with NCCL");
+    } else if (call.kind == Kind::all_reduce && buffer.size() % size() != 0) {
+      check_nccl(nccl().all_reduce(buffer.data, buffer.data, count(buffer), type, ncclSum, comm_, stream),
+                 "an all-reduce with NCCL");
+    } else {
+      if (call.kind != Kind::all_gather) {
+        check_nccl(nccl().reduce_scatter(buffer.data, own_shard_of(buffer), each(buffer), type, ncclSum, comm_, stream),
+                   "a reduce-scatter with NCCL");
+      }
+      if (call.kind != Kind::reduce_scatter) {
+        check_nccl(nccl().all_gather(own_shard_of(buffer), buffer.data, each(buffer), type, comm_, stream),
+                   "an all-gather with NCCL");
+      }
+    }
   }
   size_t each(const View& buffer) const {
     require(buffer.size() % size() == 0, "{} elements cannot be cut into {} equal shards", buffer.size(), size());
     return count(buffer) / static_cast<size_t>(size());
-  }
-  template <class Work>
-  Handle start(const View& buffer, const Work& work) {
-    require(buffer.memory == Memory::device && buffer.contiguous(), "NCCL works on contiguous GPU memory only");
-    const std::string reason = failure();
-    require(reason.empty(), "{}", reason);
-    if (buffer.size() == 0) {
-      return {};
-    }
-    work(side_.begin());
-    return side_.end();
   }
 
   ProcessGroup& group_;

@@ -5,12 +5,10 @@
 #include <tuple>
 
 #include "dist/cuda/side_stream.h"
-#include "dist/device_communicator.h"
+#include "dist/process_group.h"
 
 namespace tandem::dist {
 namespace {
-
-enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
 
 class StagedCommunicator final : public Communicator {
  public:
@@ -21,11 +19,28 @@ class StagedCommunicator final : public Communicator {
   int size() const override { return host_.size(); }
   int shard_number() const override { return host_.shard_number(); }
 
-  Handle start_all_reduce(const View& buffer) override { return start(Kind::all_reduce, buffer, 0); }
-  Handle start_reduce_scatter(const View& buffer) override { return start(Kind::reduce_scatter, buffer, 0); }
-  Handle start_all_gather(const View& buffer) override { return start(Kind::all_gather, buffer, 0); }
-  Handle start_broadcast(const View& buffer, int root) override { return start(Kind::broadcast, buffer, root); }
-  Handle start_barrier() override { return host_.start_barrier(); }
+  Handle start(const Collective& call) override {
+    refuse_rounding(call);
+    if (call.kind == Kind::barrier) {
+      return host_.start(call);
+    }
+    const View& buffer = call.buffer;
+    require(buffer.memory == Memory::device && buffer.contiguous(), "only contiguous GPU memory can be staged");
+    const std::string reason = failure();
+    require(reason.empty(), "{}", reason);
+    if (buffer.size() == 0) {
+      return {};
+    }
+    Work& work = work_for(call);
+    const auto bytes = work.pinned.bytes();
+    const cudaStream_t stream = side_.begin();
+    check_cuda(cudaMemcpyAsync(work.pinned.data(), buffer.data, bytes, cudaMemcpyDeviceToHost, stream),
+               "copying from the GPU");
+    check_cuda(cudaLaunchHostFunc(stream, run, &work), "giving work to the host");
+    check_cuda(cudaMemcpyAsync(buffer.data, work.pinned.data(), bytes, cudaMemcpyHostToDevice, stream),
+               "copying to the GPU");
+    return side_.end();
+  }
 
   void abort(const std::string& reason) override { host_.abort(reason); }
   std::string failure() const override {
@@ -39,10 +54,8 @@ class StagedCommunicator final : public Communicator {
   // The argument of the host function; lives as long as the communicator, because a recording may run it at any time.
   struct Work {
     StagedCommunicator* owner;
-    Kind kind;
-    int root;
     Buffer pinned;
-    View host;
+    Collective call;  // on `pinned`
   };
 
   static Buffer allocate_pinned(size_t bytes) {
@@ -51,32 +64,14 @@ class StagedCommunicator final : public Communicator {
     return Buffer(memory, bytes, Memory::host, [](void* p) { cudaFreeHost(p); });
   }
 
-  Work& work_for(Kind kind, const View& buffer, int root) {
+  Work& work_for(const Collective& call) {
+    const auto& [kind, buffer, sums, root] = call;
     std::unique_ptr<Work>& work = works_[{buffer.data, buffer.size(), buffer.dtype, kind, root}];
     if (work == nullptr) {
-      const auto bytes = static_cast<size_t>(buffer.size()) * size_of(buffer.dtype);
-      work = std::make_unique<Work>(Work{this, kind, root, allocate_pinned(bytes), {}});
-      work->host = make_view(work->pinned.data(), buffer.dtype, 1, buffer.size());
+      work = std::make_unique<Work>(Work{this, allocate_pinned(buffer.bytes()), {}});
+      work->call = {kind, make_view(work->pinned.data(), buffer.dtype, 1, buffer.size()), {}, root};
     }
     return *work;
-  }
-
-  Handle start(Kind kind, const View& buffer, int root) {
-    require(buffer.memory == Memory::device && buffer.contiguous(), "only contiguous GPU memory can be staged");
-    const std::string reason = failure();
-    require(reason.empty(), "{}", reason);
-    if (buffer.size() == 0) {
-      return {};
-    }
-    Work& work = work_for(kind, buffer, root);
-    const auto bytes = work.pinned.bytes();
-    const cudaStream_t stream = side_.begin();
-    check_cuda(cudaMemcpyAsync(work.host.data, buffer.data, bytes, cudaMemcpyDeviceToHost, stream),
-               "copying from the GPU");
-    check_cuda(cudaLaunchHostFunc(stream, run, &work), "giving work to the host");
-    check_cuda(cudaMemcpyAsync(buffer.data, work.host.data, bytes, cudaMemcpyHostToDevice, stream),
-               "copying to the GPU");
-    return side_.end();
   }
 
   static void CUDART_CB run(void* data) {
@@ -86,16 +81,7 @@ class StagedCommunicator final : public Communicator {
       return;
     }
     try {
-      switch (work.kind) {
-        case Kind::all_reduce:
-          return self.host_.all_reduce(work.host);
-        case Kind::reduce_scatter:
-          return self.host_.reduce_scatter(work.host);
-        case Kind::all_gather:
-          return self.host_.all_gather(work.host);
-        case Kind::broadcast:
-          return self.host_.broadcast(work.host, work.root);
-      }
+      self.host_.start(work.call).wait();
     } catch (const std::exception& error) {
       const std::lock_guard lock(self.mutex_);
       self.failure_ = error.what();

@@ -113,10 +113,7 @@ void launch_work(int argc, char** argv) {
 }
 
 void push_files(int argc, char** argv) {
-  Push push(argv[3], own_binary(), {argv + 5, argv + argc}, argv[4]);
-  for (const Host& host : parse_hosts(argv[2])) {
-    push.to(host);
-  }
+  push(parse_hosts(argv[2]), argv[3], own_binary(), {argv + 5, argv + argc}, argv[4]);
 }
 
 }  // namespace
@@ -126,7 +123,7 @@ int main(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   try {
     if (command == "agent") {
-      tandem::launch::Agent(0, 1).run();
+      tandem::launch::run_agent(0, 1);
     } else if (command == "launch" && argc > 6) {
       tandem::launch::launch_work(argc, argv);
     } else if (command == "push" && argc > 4) {

@@ -1,12 +1,19 @@
-#include "dist/work_queue.h"
-
-#include <pthread.h>
+#include "dist/background.h"
 
 #include <csignal>
 
 namespace tandem::dist {
 
-WorkQueue::WorkQueue() : thread_([this] { run(); }) {}
+std::thread start_thread(std::function<void()> work) {
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  std::thread thread(std::move(work));
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  return thread;
+}
+
+WorkQueue::WorkQueue() : thread_(start_thread([this] { run(); })) {}
 
 WorkQueue::~WorkQueue() {
   {
@@ -34,10 +41,6 @@ bool WorkQueue::idle() const {
 }
 
 void WorkQueue::run() {
-  sigset_t all;  // never unblocked again: a pending SIGPIPE would end the process
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
-
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stop_ || !tasks_.empty(); });

@@ -1,5 +1,5 @@
-// One thread that runs tasks in order. Signals are blocked on it and on threads that its tasks start: the program's own
-// threads handle them, and writing to a socket that a peer has closed is an error, not a SIGPIPE.
+// Threads beside the program's own ones, which alone handle signals: so writing to a socket that a peer has closed is
+// an error, not a SIGPIPE.
 #pragma once
 
 #include <condition_variable>
@@ -11,6 +11,10 @@
 
 namespace tandem::dist {
 
+// Signals are blocked on the thread and on threads that it starts.
+std::thread start_thread(std::function<void()> work);
+
+// One thread that runs tasks in order.
 class WorkQueue {
  public:
   WorkQueue();
