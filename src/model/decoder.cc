@@ -49,7 +49,7 @@ View Decoder::memory(const nn::Context& context, const View& output) const {
 void Decoder::memory_backward(const nn::Context& context, const View& doutput, const View& dmemory,
                               const View& output) const {
   memory_.backward_weight(context, dmemory, output, Side::source);
-  context.note_complete_from(memory_.weight);
+  context.complete_from(memory_.weight);
   memory_.backward_input(context, doutput, dmemory);
 }
 

@@ -102,15 +102,6 @@ void Transformer::train(const nn::Weights& weights, const Gradients& gradients, 
   context.training = true;
   context.source_parts = batch.source.parts;
   context.target_parts = batch.target.parts;
-  if (gradients.complete) {
-    context.complete_from = [&, end = layout_.flat_size()](ParameterLayout::Id first) mutable {
-      const int64_t begin = layout_[first].offset;
-      backend_.hold_sums(false);
-      gradients.complete(begin, end);
-      backend_.hold_sums(true);
-      end = begin;
-    };
-  }
   const Pass pass = forward(context, batch);
 
   if (!gradients.accumulate) {  // the output's matrix is written; a table of its own gets only the rows of its tokens
@@ -120,7 +111,8 @@ void Transformer::train(const nn::Weights& weights, const Gradients& gradients, 
       }
     }
   }
-  backend_.hold_sums(true);
+  nn::BackwardProgress progress(backend_, layout_, gradients.complete);
+  context.progress = &progress;
   const View dmemory = context.take(pass.memory.rows, pass.memory.cols);
   {
     const nn::Scratch scratch(arena);
@@ -136,7 +128,7 @@ void Transformer::train(const nn::Weights& weights, const Gradients& gradients, 
   const View dencoded = context.take(batch.source.rows(), config_.width);
   decoder_.memory_backward(context, dencoded, dmemory, pass.encoder.output());
   const View dsource = encoder_.backward(context, pass.encoder, dencoded);
-  backend_.hold_sums(false);
+  progress.finish();
   embed_backward(context, gradients, dsource, batch.source, Side::source);
 }
 

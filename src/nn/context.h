@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <string_view>
+#include <utility>
 
 #include "backend/backend.h"
 #include "tensor/arena.h"
@@ -23,6 +24,34 @@ struct Weights {
   View compute;  // C [1, flat]: what matrix products and embeddings read
 };
 
+// How far a backward pass is, which goes from the last parameter to the first. In the meantime the backend may put off
+// sums over rows; those of gradients that are declared complete are done.
+class BackwardProgress {
+ public:
+  using Listener = std::function<void(int64_t begin, int64_t end)>;  // elements of the flat gradients; may be empty
+
+  BackwardProgress(backend::Backend& backend, const ParameterLayout& layout, const Listener& listener)
+      : backend_(backend), layout_(layout), listener_(listener), end_(layout.flat_size()) {
+    backend_.hold_sums(true);
+  }
+  // The gradients of this parameter and of all after it are complete.
+  void complete_from(ParameterLayout::Id first) {
+    if (listener_) {
+      const int64_t begin = layout_[first].offset;
+      backend_.hold_sums(false);
+      listener_(begin, std::exchange(end_, begin));
+      backend_.hold_sums(true);
+    }
+  }
+  void finish() { backend_.hold_sums(false); }
+
+ private:
+  backend::Backend& backend_;
+  const ParameterLayout& layout_;
+  const Listener& listener_;
+  int64_t end_;
+};
+
 struct Context {
   backend::Backend& backend;
   Arena& arena;
@@ -34,12 +63,11 @@ struct Context {
   bool training = false;                      // dropout is on and what the backward pass needs is kept
   backend::RowParts source_parts = {};        // of the batch's rows
   backend::RowParts target_parts = {};
-  // Told in a backward pass: the gradients of this parameter and of all after it are complete. May be empty.
-  std::function<void(ParameterLayout::Id first)> complete_from = {};
+  BackwardProgress* progress = nullptr;  // may be null
 
-  void note_complete_from(ParameterLayout::Id first) const {
-    if (complete_from) {
-      complete_from(first);
+  void complete_from(ParameterLayout::Id first) const {
+    if (progress != nullptr) {
+      progress->complete_from(first);
     }
   }
 

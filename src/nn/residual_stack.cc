@@ -53,12 +53,12 @@ View ResidualStack::backward(const Context& context, const Saved& saved, const V
     sublayer(i, doutput, dbranch, !pre_norm_);
     // The next norm in a pre-norm stack belongs to this sublayer's input, and its gradient comes with the next turn.
     const ResidualNorm& own = norms_[static_cast<size_t>(i)];
-    context.note_complete_from(pre_norm_ ? own.beta + 1 : own.gamma);
+    context.complete_from(pre_norm_ ? own.beta + 1 : own.gamma);
     dsum = pre_norm_ ? dresidual : View{};
   }
   if (pre_norm_) {
     norms_[0].backward(context, saved.norms[0], dresidual, {}, doutput, dresidual);
-    context.note_complete_from(norms_[0].gamma);
+    context.complete_from(norms_[0].gamma);
   }
   return dresidual;
 }
