@@ -14,7 +14,6 @@
 #include "data/lines.h"
 #include "decoding.h"
 #include "launch/hosts.h"
-#include "train/setup.h"
 #include "train/step_bench.h"
 
 namespace tandem::cli {

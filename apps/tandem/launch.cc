@@ -34,7 +34,7 @@ void push_files(const launch::LaunchOptions& options) {
   std::vector<std::string> overrides(config + 1, words.end());
   std::erase_if(overrides,
                 [](const std::string& word) { return word.find('=') == std::string::npos || word[0] == '-'; });
-  push_to_hosts(options, *config, train::load_run_config(*config, overrides).data);
+  push_to_hosts(options, *config, train::load_config(*config, overrides).data);
 }
 
 // If the run is on another machine, prints how to copy it here.

@@ -10,7 +10,6 @@
 #include "preflight/measure.h"
 #include "preflight/prediction.h"
 #include "train/group_run.h"
-#include "train/setup.h"
 
 namespace tandem::cli {
 namespace {
@@ -25,7 +24,7 @@ struct Options {
 
 void run_preflight(const Options& given) {
   const train::TrainConfig config =
-      train::load_run_config(given.config, given.overrides);  // mistakes are found here, not on the hosts
+      train::load_config(given.config, given.overrides);  // mistakes are found here, not on the hosts
   require(given.price >= 0, "--price-per-hour is {}: give 0 or more", given.price);
   std::vector<std::string> command{"preflight-worker", "--config", given.config};
   if (given.price > 0) {
@@ -56,7 +55,7 @@ preflight::Measurements measured_by(dist::ProcessGroup& group, const train::Trai
 }
 
 void run_worker(const Options& given) {
-  train::TrainConfig config = train::load_run_config(given.config, given.overrides);
+  train::TrainConfig config = train::load_config(given.config, given.overrides);
   const data::Prepared data = data::Prepared::open(config.data);
   train::complete_config(config, data);
   const dist::World world = dist::world_from_environment();

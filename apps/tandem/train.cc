@@ -51,7 +51,7 @@ void add_train(Program& program) {
           "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de stop.max_steps=20000\n"
           "Ctrl-C and SIGTERM save and end; SIGUSR1 saves and goes on.")
       .run([options] {
-        const train::TrainConfig config = train::load_run_config(options->config, options->overrides);
+        const train::TrainConfig config = train::load_config(options->config, options->overrides);
         require(!config.run.empty(), "no run directory given: add run=DIR");
         require(options->check_share >= 0 && options->check_share <= 1,
                 "--check-backend is a share of the steps, from 0 to 1, not {}", options->check_share);

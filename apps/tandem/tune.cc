@@ -7,7 +7,6 @@
 #include "core/file.h"
 #include "data/prepared.h"
 #include "train/group_run.h"
-#include "train/setup.h"
 #include "train/step_bench.h"
 
 namespace tandem::cli {
@@ -33,7 +32,7 @@ void add_tune(Program& program) {
           "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de algorithms=algorithms.txt")
       .run([options] {
         require(options->workers >= 0, "--workers is {}: give 0 or more", options->workers);
-        train::TrainConfig config = train::load_run_config(options->config, options->overrides);
+        train::TrainConfig config = train::load_config(options->config, options->overrides);
         const data::Prepared data = data::Prepared::open(config.data);
         train::complete_config(config, data);
         train::StepBenchOptions bench;

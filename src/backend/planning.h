@@ -22,8 +22,10 @@ class PlanningBackend final : public Backend {
   std::unique_ptr<Outbox> make_outbox(size_t) override { return nullptr; }
 
   Buffer allocate(size_t bytes) override {
+    allocated_ += bytes;
     return Buffer(&place_, bytes, Memory::device, [](void*) {});
   }
+  size_t allocated() const { return allocated_; }  // bytes so far
   void upload(const View&, const void*) override {}
   void download(void*, const ConstView&) override {}
   void run(const op::Any&) override {}
@@ -35,6 +37,7 @@ class PlanningBackend final : public Backend {
   alignas(4096) static inline char place_ = 0;  // an address, no memory
 
   const Backend& model_;
+  size_t allocated_ = 0;
 };
 
 }  // namespace tandem::backend

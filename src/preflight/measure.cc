@@ -12,9 +12,9 @@
 #include "core/stopwatch.h"
 #include "data/prefetch.h"
 #include "observe/probes/host_probes.h"
-#include "train/gradient_communicator.h"
+#include "train/flops.h"
+#include "train/group_run.h"
 #include "train/learner.h"
-#include "train/product_rate.h"
 
 namespace tandem::preflight {
 
@@ -129,14 +129,14 @@ class StepTrial {
     const data::TrainStep step = batches_.next();
     timing_.begin_step();
     // At rate 0 nothing is learned: the ranks' gradients are not added up.
-    learner_.stepper().give(step, learner_.input_of(step, static_cast<int64_t>(steps_), 0));
-    const train::StepClock clock = learner_.stepper().take().clock;
+    learner_.give(step, learner_.input_of(step, static_cast<int64_t>(steps_), 0));
+    const train::StepClock clock = learner_.take().clock;
     const bool alone = timing_.size() == 1;
     const uint64_t joining = alone ? clock.end : clock.joining, joined = alone ? clock.end : clock.joined;
     StepTimeline timeline;
     timeline.backward_end = seconds_between(clock.begin, joining);
     timeline.update = seconds_between(joined, clock.end);
-    if (learner_.stepper().usual_under_way() == 0) {  // elsewhere the host works while the device does
+    if (learner_.usual_under_way() == 0) {  // elsewhere the host works while the device does
       timeline.overhead = watch.seconds() - clock.seconds();
     }
     timeline.messages = timing_.messages(clock.begin, joined);
@@ -144,7 +144,7 @@ class StepTrial {
     source_tokens_ += static_cast<double>(step.source_tokens);
     target_tokens_ += static_cast<double>(step.target_tokens);
     epochs_ = step.epochs_done;
-    traffic_ = learner_.stepper().planned_traffic(step);
+    traffic_ = learner_.planned_traffic(step);
     return timeline;
   }
 
@@ -206,10 +206,8 @@ RankMeasurements look_around(dist::ProcessGroup& group, backend::Backend& backen
 }
 
 // As training does: all ranks begin a step together.
-void time_steps(StepTrial& trial, dist::Communicator& control, backend::Backend& backend,
-                std::vector<StepTimeline>& steps) {
-  const int warm_up = backend.traits().replays ? 4 : 2;
-  for (int i = 0; i < warm_up; ++i) {
+void time_steps(StepTrial& trial, dist::Communicator& control, std::vector<StepTimeline>& steps) {
+  for (int i = 0; i < trial.learner().warm_up(); ++i) {
     control.barrier();
     trial.run_step();
   }
@@ -293,7 +291,7 @@ Measurements measure_all(dist::ProcessGroup& group, const train::TrainConfig& co
   own.product_flops = train::measure_product_rate(*backend, trial.learner().compute());
   own.clock_mhz = sm_clock(*backend);
   log::info("steps without the network ...");
-  time_steps(trial, control, *backend, own.steps);
+  time_steps(trial, control, own.steps);
   all.wire = train::wire_type(config.dist, *backend, trial.learner().compute());
   if (group.size() > 1) {
     log::info("sums over all ranks ...");

@@ -1,24 +1,89 @@
 // Brings micro-batches to the backend, each as one block of memory, and gives it the work over them.
 //
-// This is where devices that replay work differ from others. One that does gets blocks of a few fixed capacities, and
-// the work over each is recorded once and run again and again. Any other gets blocks of the true size, and the work is
-// done when give() returns.
+// This is where devices that replay work differ from others, and the only place that asks for it. One that does gets
+// blocks of a few fixed capacities, and the work over each is recorded once and run again and again. Any other gets
+// blocks of the true size, and the work is done when give() returns.
+//
+// A block begins with a StepInput. It may have room for more than the micro-batch: tokens past the true count are pads
+// at position 0 that belong to no sentence and have no label; sentences past the true count are empty.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <functional>
 #include <map>
+#include <span>
 #include <vector>
 
-#include "backend/queue.h"
-#include "train/batch_layout.h"
+#include "backend/backend.h"
+#include "data/batcher.h"
+#include "model/batch.h"
+#include "model/config.h"
 
 namespace tandem::train {
+
+// What a step's ops read besides sentences.
+struct StepInput {
+  backend::StepState state;
+  double pause = 0;  // not 0: this rank wants a pause after this step, to save or to stop
+};
+
+// The distinct tokens of a whole step on each side (TrainStep::source_ids, target_ids), i32 [1, n] in the backend's
+// memory, -1 past the true count; empty if one rank trains alone.
+struct StepIds {
+  View source, target;
+};
 
 // How many distinct tokens a step's ids have room for on each side; 0 if there are no ids.
 struct IdCounts {
   int64_t source = 0, target = 0;
 };
+
+// Where each part of a micro-batch lies in its block.
+class BatchLayout {
+ public:
+  // Room for exactly this micro-batch of the step, or for one pad if it has no sentence.
+  static BatchLayout exactly_for(const data::HostBatch& batch, const data::TrainStep& step);
+
+  // All of the capacity's numbers must be set; no sentence may be longer than `longest`. With `group` there is room for
+  // the step's ids, too.
+  BatchLayout(const data::MicroBatchCapacity& capacity, int64_t longest, const model::ModelConfig& model,
+              bool group = false);
+
+  size_t bytes() const { return bytes_; }
+  const data::MicroBatchCapacity& capacity() const { return capacity_; }
+  bool holds(const data::HostBatch& batch) const;
+
+  void write(std::span<std::byte> block, const data::HostBatch& batch, const data::TrainStep& step,
+             const StepInput& input) const;
+
+  // The views of a block that lies in the backend's memory; of the parts of the batch's rows if it has any.
+  model::Batch batch(void* block, Memory memory, const data::HostBatch& host = {}) const;
+  StepIds step_ids(void* block, Memory memory, const IdCounts& counts) const;  // the first ones
+
+ private:
+  struct Numbers {  // i32, from this byte on
+    size_t begin = 0;
+    int64_t count = 0;
+  };
+  struct SideNumbers {
+    Numbers tokens, position, starts, rows, ids, run_starts;
+    int64_t longest = 0;
+  };
+  explicit BatchLayout(const data::MicroBatchCapacity& capacity);
+  Numbers place(int64_t count);
+  SideNumbers place_side(int64_t tokens, int64_t runs, int64_t longest);
+
+  data::MicroBatchCapacity capacity_;
+  size_t bytes_ = 0;
+  SideNumbers source_, target_;
+  Numbers labels_, source_ids_, target_ids_;
+};
+
+bool has_fixed_capacities(const backend::Backend& backend);
+
+// For how many ids there must be memory before the first step; none if memory may be taken in any step.
+IdCounts ids_in_advance(const backend::Backend& backend, const model::ModelConfig& model);
 
 class BatchWork {
  public:

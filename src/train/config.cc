@@ -7,8 +7,8 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "train/config_fields.h"
-#include "train/config_reader.h"
 
 namespace tandem::train {
 
@@ -134,8 +134,7 @@ void check_combinations(const TrainConfig& c, ConfigReport& report) {
                     c.model.max_length));
 }
 
-}  // namespace
-
+// Impossible values and combinations of the whole config.
 void check_config(TrainConfig& config, ConfigReport& report) {
   RangeChecker checker{report};
   visit_config(config, checker);
@@ -148,6 +147,8 @@ void check_config(TrainConfig& config, ConfigReport& report) {
                report);
   check_combinations(config, report);
 }
+
+}  // namespace
 
 TrainConfig parse_config(const std::string& toml, const std::string& name, const std::vector<std::string>& overrides) {
   TrainConfig config;
@@ -162,13 +163,32 @@ TrainConfig parse_config(const std::string& toml, const std::string& name, const
 }
 
 TrainConfig load_config(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
-  return parse_config(read_file(path, 1 << 20), path.string(), overrides);
-}
-
-TrainConfig load_run_config(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
-  TrainConfig config = load_config(path, overrides);
+  TrainConfig config = parse_config(read_file(path, 1 << 20), path.string(), overrides);
   require(!config.data.empty(), "no data given: add data=DIR, a directory made by `tandem prepare`");
   return config;
+}
+
+void complete_config(TrainConfig& config, const data::Prepared& data) {
+  for (const auto& [wanted, side] : {std::pair(&config.model.source_vocabulary, Side::source),
+                                     std::pair(&config.model.target_vocabulary, Side::target)}) {
+    const int64_t size = data.subwords(side).size();
+    require(*wanted == 0 || *wanted == size, "the config asks for a vocabulary of {} pieces, but {} has {}", *wanted,
+            data.directory.string(), size);
+    *wanted = size;
+  }
+  if (!data.joint && config.model.tie == model::Tie::all) {
+    log::info("the vocabularies are separate: only target embedding and output are tied (model.tie = \"output\")");
+    config.model.tie = model::Tie::output;
+  }
+  config.batch.seed = config.seed;
+  config.batch.max_length = config.model.max_length;
+  config.schedule = optim::with_defaults(config.schedule, config.model.width, config.stop.max_steps);
+  std::string wrong = problems(config.model);
+  const std::string schedule = problems(config.schedule);
+  wrong += (wrong.empty() || schedule.empty() ? "" : "\n") + schedule;
+  require(wrong.empty(), "{}", wrong);
+  require(config.stop.patience == 0 || data.valid.size() > 0,
+          "stop.patience needs a validation set; prepare the data with --valid-source and --valid-target");
 }
 
 std::string to_toml(const TrainConfig& config) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/precision.h"
-#include "data/batcher.h"
+#include "data/prepared.h"
 #include "model/config.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -104,15 +104,16 @@ struct TrainConfig {
 
 // Reads `path`, then the overrides ("batch.tokens=8000"; bare words are strings, so data=data/en-de needs no quotes).
 // Fails with all errors at once, one a line, each with file:line or the override it comes from; an unknown key gets
-// the nearest known one as a suggestion. The prepared data and the run directory are not looked at.
+// the nearest known one as a suggestion. Data must be given, but neither they nor the run directory are looked at.
 TrainConfig load_config(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
 
-// The same for a command that reads the data: fails where none is given.
-TrainConfig load_run_config(const std::filesystem::path& path, const std::vector<std::string>& overrides);
-
-// The same from text, for checkpoints; `name` stands for the file in error messages.
+// The same from text, for checkpoints, which may name no data; `name` stands for the file in error messages.
 TrainConfig parse_config(const std::string& toml, const std::string& name,
                          const std::vector<std::string>& overrides = {});
+
+// Fills in what the data decides (vocabularies) and what follows from other settings (batch seed and length, schedule),
+// then fails with everything that is impossible.
+void complete_config(TrainConfig& config, const data::Prepared& data);
 
 // Every key with its effective value; parse_config gives back an equal config.
 std::string to_toml(const TrainConfig& config);

@@ -1,5 +1,3 @@
-#include "train/config_reader.h"
-
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
@@ -60,7 +58,7 @@ class Reader {
     if (const toml::node* node = take(key)) {
       const auto value = value_of<T>(*node, key);
       if (!value) {
-        return wrong_type(key, *node, type_name(member));
+        return wrong_type(key, *node, kTypeName<T>);
       }
       if constexpr (std::is_same_v<T, std::string>) {  // or the config could not be written and read again
         if (!text::valid_utf8(*value)) {
@@ -175,23 +173,13 @@ class Reader {
   }
 
   template <class T>
-  static const char* type_name(const T&) {
-    if constexpr (std::is_same_v<T, std::string>) {
-      return "a string";
-    } else if constexpr (std::is_same_v<T, bool>) {
-      return "true or false";
-    } else if constexpr (std::is_unsigned_v<T>) {
-      return "a whole number from 0 to 9223372036854775807";
-    } else if constexpr (std::is_same_v<T, int>) {
-      return "a whole number of at most 31 bits";
-    } else if constexpr (std::is_integral_v<T>) {
-      return "a whole number";
-    } else if constexpr (std::is_floating_point_v<T>) {
-      return "a number";
-    } else {
-      return "a list of numbers";
-    }
-  }
+  static constexpr const char* kTypeName = std::is_same_v<T, std::string> ? "a string"
+                                           : std::is_same_v<T, bool>      ? "true or false"
+                                           : std::is_unsigned_v<T>  ? "a whole number from 0 to 9223372036854775807"
+                                           : std::is_same_v<T, int> ? "a whole number of at most 31 bits"
+                                           : std::is_integral_v<T>  ? "a whole number"
+                                           : std::is_floating_point_v<T> ? "a number"
+                                                                         : "a list of numbers";
 
   static std::string shown(const toml::node& node) {
     if (node.is_table()) {

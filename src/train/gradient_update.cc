@@ -1,7 +1,5 @@
 #include "train/gradient_update.h"
 
-#include "train/summed_update.h"
-
 namespace tandem::train {
 
 namespace {
@@ -49,12 +47,7 @@ std::unique_ptr<GradientUpdate> make_gradient_update(backend::Backend& backend, 
   if (communicator.size() == 1 && wire != DType::f64) {
     return std::make_unique<OwnUpdate>(backend, weights);
   }
-  return std::make_unique<SummedUpdate>(
-      backend, model, weights, communicator,
-      SummedUpdateOptions{.wire = wire,
-                          .shard_optimizer = config.dist.shard_optimizer,
-                          .whole_parameters = whole_parameters,
-                          .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mb * (1 << 20))});
+  return make_summed_update(backend, model, weights, communicator, config.dist, wire, whole_parameters);
 }
 
 }  // namespace tandem::train

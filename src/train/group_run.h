@@ -1,5 +1,5 @@
-// A training run as one of its ranks sees it: the other ranks, which of them share a disk, and what
-// they must agree on.
+// A training run as one of its ranks sees it: the other ranks, which of them share a disk, what they must agree on, and
+// which engine carries their gradients.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/backend.h"
 #include "data/prepared.h"
 #include "dist/process_group.h"
 #include "store/run_directory.h"
@@ -70,7 +71,8 @@ int workers_of_machine(const TrainConfig& config);
 // What this rank must agree on with the others before they work together.
 dist::Identity group_identity(const TrainConfig& config, const data::Prepared& data, const std::string& checkpoint);
 
-// "<step> <hash>" of a run's latest checkpoint; empty where there is none.
-std::string checkpoint_identity(const std::filesystem::path& run);
+// For gradients, where the backend's memory is. Null where the process group's own communicator does that.
+std::unique_ptr<dist::Communicator> make_gradient_communicator(dist::ProcessGroup& group, backend::Backend& backend,
+                                                               const DistConfig& config);
 
 }  // namespace tandem::train

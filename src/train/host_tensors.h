@@ -1,17 +1,49 @@
-// All that a checkpoint holds, in host memory: read from where the run computes, or to be written there.
-//
-// With a sharded optimizer its whole state is gathered from all ranks, so every rank must make one to read.
+// What a checkpoint holds, in host memory: read from where the run computes, or to be written there.
 #pragma once
 
 #include <vector>
 
 #include "store/checkpoint.h"
 #include "train/gradient_update.h"
-#include "train/host_copy.h"
 #include "train/model_state.h"
 
 namespace tandem::train {
 
+// A contiguous f32 view for use in host memory: the view itself if it lies there, else a copy of it. To write it, say
+// so with commit().
+class HostCopy {
+ public:
+  enum Purpose : uint8_t { read, write };  // to write: what it holds at first means nothing
+
+  // An empty view stays empty.
+  HostCopy(backend::Backend& backend, const View& view, Purpose purpose) : backend_(&backend), target_(view) {
+    if (view.memory == Memory::device && !view.empty()) {
+      copy_.resize(static_cast<size_t>(view.size()));
+      if (purpose == read) {
+        backend.download(copy_.data(), view);
+      }
+    }
+  }
+  HostCopy(HostCopy&&) = default;
+
+  View view() const { return copy_.empty() ? target_ : host_view(copy_.data(), target_.rows, target_.cols); }
+
+  // Brings what was written to where the view lies.
+  void commit() {
+    if (!copy_.empty()) {
+      backend_->upload(target_, copy_.data());
+      backend_->wait();
+    }
+  }
+
+ private:
+  backend::Backend* backend_;
+  View target_;
+  std::vector<float> copy_;
+};
+
+// All of a checkpoint. With a sharded optimizer its whole state is gathered from all ranks, so every rank must make one
+// to read.
 class HostTensors {
  public:
   // host: all ranks, for host memory.

@@ -1,5 +1,8 @@
 // All that learns, put together in one place: model, weights, optimizer, update over the ranks, memory plan, batches
 // and steps. What is trained, tried in preflight, benchmarked and tuned is the same object.
+//
+// Steps are given to the backend, and their results come back in order. On a device that replays recorded work, the
+// next steps are given while the first are still under way; on any other a step is done when give() returns.
 #pragma once
 
 #include <functional>
@@ -9,15 +12,13 @@
 #include "data/batcher.h"
 #include "train/host_tensors.h"
 #include "train/memory_plan.h"
-#include "train/stepper.h"
 
 namespace tandem::train {
 
 // The ranks that train one model together.
 struct LearnerRanks {
-  dist::Communicator& host;  // for host memory: what the ranks agree on
-  dist::Communicator&
-      gradients;  // works where the backend's memory is; how many share a step, and which of them this is
+  dist::Communicator& host;       // for host memory: what the ranks agree on
+  dist::Communicator& gradients;  // works where the backend's memory is; its ranks share a step
 };
 
 struct LearnerOptions {
@@ -28,8 +29,8 @@ struct LearnerOptions {
 
 class Learner {
  public:
-  // Takes all the memory that steps need. The config is complete (setup.h). What is given by reference must outlive the
-  // learner. If the model does not fit the device, fails with what it takes and what is free.
+  // Takes all the memory that steps need. The config is complete (complete_config()). What is given by reference must
+  // outlive the learner. If the model does not fit the device, fails with what it takes and what is free.
   Learner(backend::Backend& backend, const TrainConfig& config, const data::Corpus& corpus, const LearnerRanks& ranks,
           const LearnerOptions& options = {});
 
@@ -39,9 +40,25 @@ class Learner {
   void resume(int64_t updates, bool with_average);
   HostTensors host_tensors(HostCopy::Purpose purpose);
 
+  // ---- steps
   // What the ops of a step read of it; number: of the step, from 0.
   StepInput input_of(const data::TrainStep& step, int64_t number, double learning_rate) const;
+  // The first tokens of `input.state` are filled in here. `recorded` false: op by op, which gives the same bits.
+  void give(const data::TrainStep& step, StepInput input, bool recorded = true);
+  size_t under_way() const { return results_->waiting(); }
+  // So many steps should be under way that the device never waits for the host.
+  size_t usual_under_way() const { return work_.replays() ? 3 : 0; }
+  // So many steps are slower than those after them.
+  int warm_up() const { return work_.replays() ? 4 : 2; }
+  StepResult take();  // of the oldest step given; waits for it
+  // Rows of both sides that this rank works through for a step, those without a token counted.
+  int64_t rows_of(const data::TrainStep& step) const;
+  // Bytes that this rank sends and receives for a step.
+  dist::Traffic planned_traffic(const data::TrainStep& step) const {
+    return state_->update->planned_traffic(work_.ids_of(step));
+  }
 
+  // ---- what it is made of
   const model::Transformer& model() const { return state_->model; }
   model::Transformer& model() { return state_->model; }
   ModelState& weights() { return state_->weights; }
@@ -50,7 +67,6 @@ class Learner {
   GradientUpdate& update() { return *state_->update; }
   const MemoryPlan& plan() const { return plan_; }
   data::Batcher& batcher() { return batcher_; }
-  Stepper& stepper() { return stepper_; }
   DType compute() const { return weights().weights().compute.dtype; }
   // How much one micro-batch has room for; 0 if as much as it needs.
   data::MicroBatchCapacity fixed_micro_batch() const {
@@ -69,6 +85,8 @@ class Learner {
   };
   static std::unique_ptr<State> make_state(backend::Backend& backend, const TrainConfig& config,
                                            dist::Communicator& gradients, bool whole_parameters);
+  void set_updates(int64_t updates);                                    // how many were done before
+  void give_ops(const BatchWork::Given& given, bool first, bool last);  // of a step's micro-batch
 
   backend::Backend& backend_;
   dist::Communicator& host_;
@@ -76,7 +94,10 @@ class Learner {
   std::unique_ptr<State> state_;
   MemoryPlan plan_;
   data::Batcher batcher_;
-  Stepper stepper_;
+  const float smoothing_;
+  Arena arena_;
+  BatchWork work_;
+  std::unique_ptr<backend::Outbox> results_;
 };
 
 }  // namespace tandem::train

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "backend/planning.h"
 #include "core/error.h"
 #include "core/human.h"
 #include "data/batcher.h"
 #include "train/gradient_update.h"
-#include "train/loss_evaluation.h"
-#include "train/stepper.h"
+#include "train/validator.h"
 
 namespace tandem::train {
 
@@ -59,11 +59,9 @@ MemoryPlan plan_for(const backend::Backend& backend, DType compute, const data::
   return plan;
 }
 
-}  // namespace
-
-MemoryPlan plan_memory(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
-                       const TrainConfig& config, int ranks, const data::MicroBatchCapacity& before) {
-  if (!backend.traits().replays) {
+MemoryPlan plan_alone(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
+                      const TrainConfig& config, int ranks, const data::MicroBatchCapacity& before) {
+  if (!has_fixed_capacities(backend)) {
     MemoryPlan plan;
     plan.batch = config.batch;
     plan.batch.capacity = {config.micro_batch, config.micro_batch, 0};
@@ -121,19 +119,42 @@ MemoryPlan plan_memory(const backend::Backend& backend, DType compute, const dat
   return chosen;
 }
 
-MemoryPlan plan_memory_together(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
-                                const TrainConfig& config, int ranks, const data::MicroBatchCapacity& before,
-                                dist::Communicator& host) {
+}  // namespace
+
+size_t plan_pass(const backend::Backend& backend, const model::ModelConfig& config, DType compute,
+                 const BatchLayout& layout, const PlannedPass& pass) {
+  backend::PlanningBackend planning(backend);
+  const model::Transformer model(planning, config);
+  const ModelState weights(planning, model.parameters(), compute, false);
+  Arena arena([&planning](size_t bytes) { return planning.allocate(bytes); });
+  arena.reserve(size_t{1} << 46);  // one chunk, so that the peak is the sum of what is taken
+  backend::LossTotals totals;
+  StepInput input;
+  pass(model, weights, layout.batch(&input, Memory::device), &totals, arena);
+  return arena.peak_bytes();
+}
+
+size_t planned_arena_bytes(const backend::Backend& backend, const model::ModelConfig& config, DType compute,
+                           const BatchLayout& layout) {
+  return plan_pass(backend, config, compute, layout,
+                   [](const model::Transformer& model, const ModelState& weights, const model::Batch& batch,
+                      backend::LossTotals* totals,
+                      Arena& arena) { model.train(weights.weights(), weights.gradients(), batch, 0, totals, arena); });
+}
+
+MemoryPlan plan_memory(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
+                       const TrainConfig& config, int ranks, const data::MicroBatchCapacity& before,
+                       dist::Communicator& host) {
   const auto most = [&host](int64_t value) { return static_cast<int64_t>(largest(host, static_cast<double>(value))); };
   const data::MicroBatchCapacity wanted{most(before.source), most(before.target), 0};
-  MemoryPlan plan = plan_memory(backend, compute, corpus, config, ranks, wanted);
+  MemoryPlan plan = plan_alone(backend, compute, corpus, config, ranks, wanted);
   const data::MicroBatchCapacity own =
       plan.layouts.empty() ? data::MicroBatchCapacity{INT32_MAX, INT32_MAX, 0} : plan.batch.capacity;
   const data::MicroBatchCapacity smallest{-most(-own.source), -most(-own.target), 0};
   if (smallest.source == own.source && smallest.target == own.target) {
     return plan;
   }
-  return plan_memory(backend, compute, corpus, config, ranks, smallest);
+  return plan_alone(backend, compute, corpus, config, ranks, smallest);
 }
 
 }  // namespace tandem::train

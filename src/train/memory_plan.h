@@ -1,15 +1,30 @@
-// How a step is cut into micro-batches so that it fits the memory, decided before any is taken.
+// How a step is cut into micro-batches so that it fits the memory, decided before any is taken: what a pass needs is
+// found out by one that computes nothing.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "data/corpus.h"
 #include "dist/communicator.h"
-#include "train/batch_layout.h"
+#include "train/batch_work.h"
 #include "train/config.h"
+#include "train/model_state.h"
 
 namespace tandem::train {
+
+using PlannedPass = std::function<void(const model::Transformer&, const ModelState&, const model::Batch&,
+                                       backend::LossTotals*, Arena&)>;
+
+// Gives `pass` a model that computes nothing and one batch of this layout. Returns the bytes of the largest arena that
+// it needs.
+size_t plan_pass(const backend::Backend& backend, const model::ModelConfig& model, DType compute,
+                 const BatchLayout& layout, const PlannedPass& pass);
+
+// Bytes that the activations of one micro-batch of this capacity take in training.
+size_t planned_arena_bytes(const backend::Backend& backend, const model::ModelConfig& model, DType compute,
+                           const BatchLayout& layout);
 
 struct MemoryPlan {
   data::BatchConfig batch;           // with the limits of a micro-batch
@@ -19,16 +34,14 @@ struct MemoryPlan {
 };
 
 // Weights and optimizer state are there already; the rest must fit what is free. micro_batch "fit": the fewest
-// micro-batches that do, or, where they fit as well, micro-batches of the size that the run had `before`, which keeps
-// its bits; a number that does not fit fails with both figures.
+// micro-batches that do, or, if they fit as well, micro-batches of the size that the run had `before`, which keeps its
+// bits; a number that does not fit fails with both figures.
+//
+// All ranks of `host` call this, of which each may want another `before`. Their micro-batches get one size, the
+// smallest that any of them has room for, so that a checkpoint knows it, and a rank that comes to a step with more
+// memory computes the same bits. ranks: that share a step.
 MemoryPlan plan_memory(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
-                       const TrainConfig& config, int ranks = 1, const data::MicroBatchCapacity& before = {});
-
-// The same by all ranks of `host`, of which each may want another `before`: their micro-batches get one size, the
-// smallest that any of them has room for. So a checkpoint knows it, and a rank that comes to a step with more memory
-// computes the same bits. ranks: that share a step.
-MemoryPlan plan_memory_together(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
-                                const TrainConfig& config, int ranks, const data::MicroBatchCapacity& before,
-                                dist::Communicator& host);
+                       const TrainConfig& config, int ranks, const data::MicroBatchCapacity& before,
+                       dist::Communicator& host);
 
 }  // namespace tandem::train

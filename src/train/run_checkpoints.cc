@@ -1,8 +1,82 @@
 #include "train/run_checkpoints.h"
 
+#include <fmt/ranges.h>
+
+#include "core/file.h"
+#include "core/human.h"
+#include "core/log.h"
 #include "store/checkpoint_state.h"
 
 namespace tandem::train {
+
+namespace {
+
+// Weights belong to the pieces that they were trained on.
+void require_same_tokenizer(const store::Checkpoint& checkpoint, const data::Prepared& data,
+                            const std::filesystem::path& from) {
+  require(checkpoint.source_tokenizer == data.source.bytes() &&
+              checkpoint.target_tokenizer == (data.joint ? "" : data.target.front().bytes()),
+          "init = {}: this model's tokenizer is another one than that of {}; prepare the data with --tokenizer {}",
+          from.string(), data.directory.string(), (from / "source.model").string());
+}
+
+// Fails with one sentence when the checkpoint's data, model or seed are not those of this run; logs what else changed.
+void check_resume(const store::Checkpoint& saved, const TrainConfig& config, const std::string& data_fingerprint,
+                  const std::filesystem::path& run) {
+  require(saved.state.data_fingerprint == data_fingerprint,
+          "{} was trained on other data than {}: give the same data, another run directory, or --start-over",
+          run.string(), config.data);
+  const ConfigChanges changes = compare_for_resume(parse_config(saved.config_toml, "the checkpoint's config"), config);
+  require(changes.refused.empty(),
+          "{} cannot go on with another model or seed ({}): undo the change, give another run directory, or "
+          "--start-over",
+          run.string(), fmt::join(changes.refused, "; "));
+  for (const std::string& change : changes.allowed) {
+    log::info("changed since the checkpoint: {}", change);
+  }
+}
+
+}  // namespace
+
+store::CheckpointState RunCheckpoints::begin_fresh() {
+  learner_.begin([&](const View& weights) {
+    if (!config_.init.empty()) {
+      const auto from = store::resolve_model(config_.init);
+      require_same_tokenizer(store::load_checkpoint(from, false), data_, from);
+      store::load_inference_weights(from, learner_.model().parameters(), weights);
+      log::info("the weights begin as those of {}", from.string());
+    }
+  });
+  store::CheckpointState state;
+  state.seed = config_.seed;
+  state.data_fingerprint = data_.fingerprint;
+  return state;
+}
+
+std::optional<RunCheckpoints::Loaded> RunCheckpoints::resume() {
+  const auto& root = run_.directory().root();
+  const auto found = store::find_latest(root);
+  if (found) {
+    check_resume(store::load_checkpoint(*found), config_, data_.fingerprint, root);
+  }
+  auto loaded = load(found);
+  if (!loaded) {
+    return std::nullopt;
+  }
+  const store::CheckpointState& state = loaded->state;
+  log::info("going on from step {} ({}); --start-over begins anew", grouped(state.step),
+            found ? found->string() : "another host's checkpoint");
+  const data::MicroBatchCapacity now = learner_.fixed_micro_batch();
+  if (run_.first() && now.source > 0 && state.micro_batch_source > 0 &&
+      (now.source != state.micro_batch_source || now.target != state.micro_batch_target)) {
+    log::warning(
+        "a micro-batch has room for {} + {} tokens now and had it for {} + {}: gradients are added up in another "
+        "order, so "
+        "the run does not go on with the same bits",
+        grouped(now.source), grouped(now.target), grouped(state.micro_batch_source), grouped(state.micro_batch_target));
+  }
+  return loaded;
+}
 
 void RunCheckpoints::save(store::CheckpointState state) {
   learner_.update().complete(learner_.weights().average());
@@ -75,6 +149,42 @@ data::MicroBatchCapacity saved_micro_batch(const GroupRun& run) {
   } catch (const Error&) {
     return {};
   }
+}
+
+std::string use_algorithms(backend::Backend& backend, const GroupRun& run, const TrainConfig& config) {
+  constexpr size_t kMostBytes = 1 << 20;
+  const bool has_own = !run.starts_over() && std::filesystem::exists(run.directory().algorithms());
+  if (has_own) {
+    try {
+      const std::string own = read_file(run.directory().algorithms(), kMostBytes);
+      backend.use_algorithms(own, run.directory().algorithms().string());
+      if (run.first() && !config.algorithms.empty() && own != read_small_file(config.algorithms)) {
+        log::warning("the run goes on with the algorithms that it began with, {}, not with {}",
+                     run.directory().algorithms().string(), config.algorithms);
+      }
+      return "";
+    } catch (const Error& error) {
+      log::warning("{}; the run does not go on with the same bits", error.what());
+    }
+  }
+  std::string table;
+  try {
+    table = config.algorithms.empty() ? "" : read_file(config.algorithms, kMostBytes);
+    if (!table.empty()) {
+      backend.use_algorithms(table, config.algorithms);
+    }
+  } catch (const Error& error) {
+    if (!has_own) {
+      throw;
+    }
+    log::warning("{}; the run goes on without a table", error.what());
+    return "";
+  }
+  if (!table.empty() && !has_own && run.first() && !run.starts_over() && store::find_latest(run.directory().root())) {
+    log::warning("the run began without a table of algorithms; with {} it does not go on with the same bits",
+                 config.algorithms);
+  }
+  return table;
 }
 
 }  // namespace tandem::train

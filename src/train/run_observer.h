@@ -7,7 +7,8 @@
 
 #include "observe/probes/host_probes.h"
 #include "observe/run_log.h"
-#include "train/group_run.h"
+#include "train/learner.h"
+#include "train/validator.h"
 
 namespace tandem::train {
 
@@ -20,6 +21,8 @@ class RunObserver {
   // From any thread; records of steps come in rising order.
   void write(const observe::Record& record);
   void set_step(int64_t step) { step_ = step; }  // that probes belong to
+  // Logs a validation and writes its records: "valid" and one "sample" for each sample translation.
+  void write_validation(const ValidationResult& result, const store::CheckpointState& state, double seconds);
   void rewind(int64_t done);
   void sync();
   // report.html, .md and .json in the run directory; on the first rank. A report that cannot be made is a warning.
@@ -35,5 +38,11 @@ class RunObserver {
   std::atomic<int64_t> step_;
   std::optional<observe::HostProbes> probes_;  // last: its thread writes
 };
+
+// Writes what those who read the run later need: settings, statistics of the data, algorithms.
+void write_settings(const GroupRun& run, const data::Prepared& data, const std::string& algorithms);
+
+observe::Record setup_record(GroupRun& run, Learner& learner, backend::Backend& backend, const TrainConfig& config,
+                             const store::CheckpointState& state);
 
 }  // namespace tandem::train

@@ -6,38 +6,12 @@
 
 #include "core/error.h"
 #include "core/stopwatch.h"
+#include "train/flops.h"
 #include "train/learner.h"
-#include "train/product_rate.h"
-#include "train/step_flops.h"
 
 namespace tandem::train {
 
 namespace {
-
-template <class Op>
-double seconds_of(backend::Backend& backend, int repeats, const Op& op) {
-  op();
-  backend.wait();
-  const Stopwatch watch;
-  for (int i = 0; i < repeats; ++i) {
-    op();
-  }
-  backend.wait();
-  return watch.seconds() / repeats;
-}
-
-Ceilings measure_ceilings(backend::Backend& backend, DType compute) {
-  constexpr int kRepeats = 20;
-  Ceilings ceilings;
-  ceilings.product_flops = measure_product_rate(backend, compute, kRepeats);
-  const int64_t n = measured_size(backend, 8);
-  Arena arena([&backend](size_t bytes) { return backend.allocate(bytes); });
-  const View from = arena.take(DType::f32, n, n), to = arena.take(DType::f32, n, n);
-  fill_random(backend, from, 1);
-  ceilings.copy_bytes =
-      8.0 * static_cast<double>(n * n) / seconds_of(backend, kRepeats, [&] { backend.copy(to, from); });
-  return ceilings;
-}
 
 void note_lengths(std::vector<std::string>& lengths, const data::TrainStep& step) {
   for (const data::HostBatch& micro_batch : step.micro_batches) {
@@ -50,22 +24,22 @@ void note_lengths(std::vector<std::string>& lengths, const data::TrainStep& step
 
 constexpr double kLearningRate = 1e-4;
 
-void take_all_but(size_t under_way, Stepper& stepper) {
-  while (stepper.under_way() > under_way) {
-    require(stepper.take().update.finite != 0, "the gradient is not finite");
+void take_all_but(size_t under_way, Learner& learner) {
+  while (learner.under_way() > under_way) {
+    require(learner.take().update.finite != 0, "the gradient is not finite");
   }
 }
 
 void give(Learner& learner, const std::vector<data::TrainStep>& steps, size_t number, bool recorded) {
   const StepInput input = learner.input_of(steps[number], static_cast<int64_t>(number), kLearningRate);
-  learner.stepper().give(steps[number], input, recorded);
+  learner.give(steps[number], input, recorded);
 }
 
 // Op by op, so that the first product of every shape can be timed.
 void tune(Learner& learner, const std::vector<data::TrainStep>& steps) {
   for (size_t i = 0; i < steps.size(); ++i) {
     give(learner, steps, i, false);
-    take_all_but(0, learner.stepper());
+    take_all_but(0, learner);
   }
 }
 
@@ -79,26 +53,25 @@ double time_steps(backend::Backend& backend, Learner& learner, const std::vector
       watch.lap();
     }
     give(learner, steps, i, true);
-    take_all_but(learner.stepper().usual_under_way(), learner.stepper());
+    take_all_but(learner.usual_under_way(), learner);
   }
   backend.wait();
   const double seconds = watch.seconds();
-  take_all_but(0, learner.stepper());
+  take_all_but(0, learner);
   return seconds / static_cast<double>(steps.size() - warm_up);
 }
 
 // Means of the timed steps.
-void describe(StepBench& bench, std::span<const data::TrainStep> steps, const Stepper& stepper,
-              const model::ModelConfig& model) {
+void describe(StepBench& bench, std::span<const data::TrainStep> steps, const Learner& learner) {
   const auto count = static_cast<double>(steps.size());
   double rows = 0, tokens = 0;
   for (const data::TrainStep& step : steps) {
-    rows += static_cast<double>(stepper.rows_of(step));
+    rows += static_cast<double>(learner.rows_of(step));
     tokens += static_cast<double>(tokens_of(step));
     bench.source_tokens += static_cast<double>(step.source_tokens) / count;
     bench.target_tokens += static_cast<double>(step.target_tokens) / count;
     bench.micro_batches += static_cast<double>(step.micro_batches.size()) / count;
-    bench.flops += step_flops(model, step) / count;
+    bench.flops += step_flops(learner.model().config(), step) / count;
     note_lengths(bench.lengths, step);
   }
   bench.dead_share = rows > 0 ? 1 - tokens / rows : 0;
@@ -113,7 +86,7 @@ std::vector<backend::OpProfile> profile_step(backend::Backend& backend, const da
   learner.begin();
   profiled.forget();  // setting up is not part of a step
   give(learner, steps, steps.size() - 1, false);
-  learner.stepper().take();
+  learner.take();
   return profiled.profile();
 }
 
@@ -121,7 +94,7 @@ std::vector<backend::OpProfile> profile_step(backend::Backend& backend, const da
 
 StepBench measure_step(const data::Corpus& corpus, const TrainConfig& config, const StepBenchOptions& options) {
   const auto backend = backend::make_backend(config.device, config.threads);
-  require(!options.tune || backend->traits().replays,
+  require(!options.tune || backend->stream().handle != nullptr,
           "nothing can be tuned on {}: only a GPU has algorithms to choose from", backend->description());
   const backend::Backend::MemorySizes before = backend->memory_sizes();
   if (!options.algorithms.empty()) {
@@ -148,7 +121,7 @@ StepBench measure_step(const data::Corpus& corpus, const TrainConfig& config, co
   }
   bench.seconds = time_steps(*backend, *learner, steps, warm_up);
   bench.memory = before.own + before.free - std::min(before.free, backend->memory_sizes().free);
-  describe(bench, std::span(steps).subspan(warm_up), learner->stepper(), config.model);
+  describe(bench, std::span(steps).subspan(warm_up), *learner);
   bench.too_long = learner->batcher().too_long();
   bench.longest = config.model.max_length;
   bench.device = backend->description();
@@ -159,7 +132,9 @@ StepBench measure_step(const data::Corpus& corpus, const TrainConfig& config, co
   if (options.profile) {
     bench.profile = profile_step(*backend, corpus, config, ranks, plan, steps);
   }
-  bench.ceilings = measure_ceilings(*backend, compute);
+  constexpr int kRepeats = 20;
+  bench.ceilings = {.product_flops = measure_product_rate(*backend, compute, kRepeats),
+                    .copy_bytes = measure_copy_rate(*backend, kRepeats)};
   return bench;
 }
 

@@ -1,12 +1,12 @@
 #include "train/step_meter.h"
 
 #include "observe/probes/host_probes.h"
-#include "train/step_flops.h"
+#include "train/flops.h"
 
 namespace tandem::train {
 
 observe::TrainPoint counts_of(const data::TrainStep& step, int64_t number, double learning_rate,
-                              const model::ModelConfig& model, const Stepper& stepper) {
+                              const Learner& learner) {
   observe::TrainPoint counts;
   counts.records = 0;  // a part of one
   counts.steps = 1;
@@ -16,10 +16,10 @@ observe::TrainPoint counts_of(const data::TrainStep& step, int64_t number, doubl
   counts.pairs = static_cast<double>(step.pairs);
   counts.source_tokens = static_cast<double>(step.source_tokens);
   counts.target_tokens = static_cast<double>(step.target_tokens);
-  counts.flops = step_flops(model, step);
-  counts.rows = static_cast<double>(stepper.rows_of(step));
+  counts.flops = step_flops(learner.model().config(), step);
+  counts.rows = static_cast<double>(learner.rows_of(step));
   counts.dead_rows = counts.rows - static_cast<double>(tokens_of(step));
-  const dist::Traffic planned = stepper.planned_traffic(step);
+  const dist::Traffic planned = learner.planned_traffic(step);
   counts.sent_bytes = static_cast<double>(planned.sent);
   counts.received_bytes = static_cast<double>(planned.received);
   return counts;
@@ -59,7 +59,13 @@ void StepMeter::count(const GivenStep& given, const StepResult& result, double e
     ++window_.skipped_steps;
     return;
   }
-  add_losses(window_, losses_, result.sums.totals);
+  losses_.smoothed += result.sums.totals.smoothed;
+  losses_.nll += result.sums.totals.nll;
+  losses_.correct += result.sums.totals.correct;
+  losses_.tokens += result.sums.totals.tokens;
+  window_.loss = losses_.smoothed / losses_.tokens;
+  window_.nll = losses_.nll / losses_.tokens;
+  window_.accuracy = losses_.correct / losses_.tokens;
   window_.gradient_norm = result.update.norm;
   window_.clipped_gradient_norm = result.update.norm * static_cast<double>(result.update.clip_factor);
 }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "core/stopwatch.h"
-#include "train/reporting.h"
-#include "train/stepper.h"
+#include "observe/fields.h"
+#include "train/learner.h"
 
 namespace tandem::train {
 
@@ -17,7 +17,7 @@ struct GivenStep {
 
 // number: of the step, from 1.
 observe::TrainPoint counts_of(const data::TrainStep& step, int64_t number, double learning_rate,
-                              const model::ModelConfig& model, const Stepper& stepper);
+                              const Learner& learner);
 
 class StepMeter {
  public:

@@ -12,14 +12,10 @@
 #include "core/stopwatch.h"
 #include "data/prefetch.h"
 #include "observe/progress.h"
-#include "train/gradient_communicator.h"
 #include "train/learner.h"
-#include "train/pauses.h"
 #include "train/run_checkpoints.h"
 #include "train/run_observer.h"
-#include "train/run_start.h"
 #include "train/run_state.h"
-#include "train/setup.h"
 #include "train/step_meter.h"
 #include "train/validator.h"
 
@@ -56,18 +52,21 @@ class Training {
   TrainOutcome run();
 
  private:
-  void give_step();
+  // ---- steps
+  void give_step();  // the next batch, to the learner
   void give_to_backend(const data::TrainStep& step, const StepInput& input);
-  void take_results(size_t under_way);  // until so many steps are
+  void take_results(size_t under_way);  // counts and reports steps until so many are under way
   void count(const GivenStep& given, const StepResult& result);
-  void roll_back();
+  void report_step();  // on the terminal, and at the end of a window as a line and a record
+  void roll_back();    // to the last checkpoint, with a lower learning rate
+  // Nothing: from the beginning. A checkpoint that a rank's disk lacks is written again.
+  void go_on_from(const std::optional<RunCheckpoints::Loaded>& loaded);
   void start_batches();
 
-  std::optional<ValidationResult> validate();
+  // ---- pauses
+  std::optional<ValidationResult> validate();  // counts and reports it; nothing if a signal asks to stop
   void save();
-  void log_window();
-  void show_progress();
-  void event(const std::string& name, const std::string& details);
+  void event(const std::string& name, const std::string& details);  // to the metrics
 
   int64_t given() const { return state_.step + static_cast<int64_t>(given_.size()); }  // steps given so far
   bool wants_pause() const;  // this rank does, for a reason that the others do not know: a clock or a signal
@@ -136,12 +135,8 @@ void Training::begin() {
     store::remove_stale_checkpoints(run_.directory().root());
   }
   run_.barrier();
-  const auto resumed = run_.starts_over() ? std::nullopt : resume(checkpoints_, learner_, run_, data_, config_);
-  state_ = resumed ? resumed->state : begin_fresh(learner_, data_, config_);
-  saved_step_ = resumed && resumed->everywhere ? state_.step : -1;
-  if (resumed && !resumed->everywhere) {
-    save();
-  }
+  const auto resumed = run_.starts_over() ? std::nullopt : checkpoints_.resume();
+  go_on_from(resumed);
   if (run_.starts_over()) {  // now that all that was asked for is there
     run_.clear();
   }
@@ -158,12 +153,20 @@ void Training::begin() {
   saved_at_ = validated_at_ = state_.elapsed_seconds;
 }
 
+void Training::go_on_from(const std::optional<RunCheckpoints::Loaded>& loaded) {
+  state_ = loaded ? loaded->state : checkpoints_.begin_fresh();
+  saved_step_ = loaded && loaded->everywhere ? state_.step : -1;
+  if (loaded && !loaded->everywhere) {
+    save();
+  }
+}
+
 TrainOutcome Training::run() {
   agree();
   std::optional<std::string> end = end_reached(config_.stop, state_);
   while (!end && stop_signal_ == 0) {
     give_step();
-    take_results(learner_.stepper().usual_under_way());
+    take_results(learner_.usual_under_way());
     if (!pause_asked_ && !save_asked_ && !pause_due(config_, state_, given(), epochs_given_)) {
       continue;
     }
@@ -207,7 +210,7 @@ void Training::give_step() {
   meter_.wait_for_data(waiting.seconds());
 
   const double rate = optim::learning_rate(config_.schedule, this->given()) * state_.learning_rate_factor;
-  given.counts = counts_of(given.step, this->given() + 1, rate, config_.model, learner_.stepper());
+  given.counts = counts_of(given.step, this->given() + 1, rate, learner_);
   given.pause = wants_pause();
   StepInput input = learner_.input_of(given.step, this->given(), rate);
   input.pause = given.pause ? 1 : 0;
@@ -220,12 +223,12 @@ void Training::give_step() {
 void Training::give_to_backend(const data::TrainStep& step, const StepInput& input) {
   const float drawn = uniform(philox(input.state.seed, input.state.step, kCheckPurpose, 0, 0)[0]);
   if (device_.checked == nullptr || !(static_cast<double>(drawn) < check_share_)) {
-    learner_.stepper().give(step, input);
+    learner_.give(step, input);
     return;
   }
   const int64_t before = device_.checked->ops_checked();
   device_.checked->set_checking(true);
-  learner_.stepper().give(step, input, false);
+  learner_.give(step, input, false);
   device_.checked->set_checking(false);
   log::info("step {}: {} ops computed on the CPU as well, all equal up to rounding", grouped(given() + 1),
             device_.checked->ops_checked() - before);
@@ -233,16 +236,13 @@ void Training::give_to_backend(const data::TrainStep& step, const StepInput& inp
 
 void Training::take_results(size_t under_way) {
   while (given_.size() > under_way) {
-    const StepResult result = learner_.stepper().take();
+    const StepResult result = learner_.take();
     for (const std::string& problem : {run_.group().failure(), communicator_.failure()}) {
       require(problem.empty(), "{}", problem);
     }
     count(given_.front(), result);
     given_.pop_front();
-    show_progress();
-    if (state_.step % config_.log.every_steps == 0) {
-      log_window();
-    }
+    report_step();
   }
 }
 
@@ -265,12 +265,7 @@ void Training::roll_back() {
           "training diverged: {} steps in a row were not finite at step {}, after {} rollbacks; lower "
           "schedule.learning_rate or set optimizer.max_gradient_norm, then start over",
           failed.skipped_in_a_row, failed.step, failed.rollbacks);
-  const auto loaded = checkpoints_.load(store::find_latest(run_.directory().root()));
-  state_ = loaded ? loaded->state : begin_fresh(learner_, data_, config_);
-  saved_step_ = loaded ? state_.step : -1;
-  if (loaded && !loaded->everywhere) {
-    save();
-  }
+  go_on_from(checkpoints_.load(store::find_latest(run_.directory().root())));
   state_ = rolled_back(failed, state_, config_.nonfinite.lr_factor);
   log::warning("{} steps in a row were not finite: back to step {}, learning rate times {:g}", failed.skipped_in_a_row,
                grouped(state_.step), state_.learning_rate_factor);
@@ -289,7 +284,6 @@ void Training::start_batches() {
 
 // ---- pauses
 
-// Nothing if a signal asks to stop.
 std::optional<ValidationResult> Training::validate() {
   const Stopwatch watch;
   log::status(fmt::format("validating at step {}", state_.step));
@@ -313,7 +307,7 @@ std::optional<ValidationResult> Training::validate() {
   meter_.add_validation(watch.seconds());
   validated_at_ = state_.elapsed_seconds;
   count_validation(state_, result.metrics(), config_.stop.metric);
-  report_validation(result, state_, watch.seconds(), *observer_);
+  observer_->write_validation(result, state_, watch.seconds());
   return result;
 }
 
@@ -352,19 +346,19 @@ void Training::event(const std::string& name, const std::string& details) {
   observer_->write(observe::Record{"event", state_.step}.add("event", name).add("details", details));
 }
 
-void Training::show_progress() {
+void Training::report_step() {
+  const double left = seconds_left(config_.stop, state_);
   if (log::on_terminal() && meter_.has_losses()) {
-    log::status(observe::status_line(meter_.window(), config_.stop.max_steps, seconds_left(config_.stop, state_),
-                                     log::columns()));
+    log::status(observe::status_line(meter_.window(), config_.stop.max_steps, left, log::columns()));
   }
-}
-
-void Training::log_window() {
+  if (state_.step % config_.log.every_steps != 0) {
+    return;
+  }
   const bool complete = meter_.has_losses();
   const observe::TrainPoint window = meter_.take_window();
   if (complete) {
     observer_->write(observe::train_record(window, run_.first()));
-    log::info("{}", observe::console_line(window, config_.stop.max_steps, seconds_left(config_.stop, state_)));
+    log::info("{}", observe::console_line(window, config_.stop.max_steps, left));
   }
 }
 

@@ -47,8 +47,8 @@ std::vector<float> train(Learner& learner, int64_t steps) {
   learner.batcher().seek({});
   for (int64_t i = 0; i < steps; ++i) {
     const data::TrainStep step = learner.batcher().next();
-    learner.stepper().give(step, learner.input_of(step, i, 1e-3));
-    EXPECT_EQ(learner.stepper().take().update.updates, i + 1);
+    learner.give(step, learner.input_of(step, i, 1e-3));
+    EXPECT_EQ(learner.take().update.updates, i + 1);
   }
   const View flat = learner.weights().average();
   return {flat.host<float>(), flat.host<float>() + flat.size()};

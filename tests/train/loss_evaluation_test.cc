@@ -1,9 +1,8 @@
-#include "train/loss_evaluation.h"
-
 #include <gtest/gtest.h>
 
 #include "core/philox.h"
 #include "train/fixed_shape.h"
+#include "train/validator.h"
 
 namespace tandem::train {
 namespace {

@@ -13,7 +13,6 @@
 #include "dist/ranks.h"
 #include "train/fixed_shape.h"
 #include "train/learner.h"
-#include "train/summed_update.h"
 
 namespace tandem::train {
 namespace {
@@ -23,10 +22,17 @@ using testing::FixedShape;
 constexpr int64_t kVocabulary = 60;
 constexpr int64_t kLongest = 24;
 
+struct UpdateSetting {
+  DType wire = DType::f32;  // of gradients between ranks
+  bool shard_optimizer = false;
+  bool whole_parameters = false;            // shards end at the ends of parameters
+  int64_t bucket_bytes = int64_t{4} << 20;  // of f32 gradients
+};
+
 struct Setting {
   int ranks = 1;
   int64_t micro_batch = 0;
-  SummedUpdateOptions update = {.bucket_bytes = 24000};
+  UpdateSetting update = {.bucket_bytes = 24000};
   model::Tie tie = model::Tie::all;
   model::NormPlace norm = model::NormPlace::pre;
   bool fixed_shape = false;
@@ -188,8 +194,8 @@ Outcome train_rank(const Setting& setting, const data::Corpus& corpus, dist::Com
     }
     StepInput input = learner.input_of(step, i, setting.learning_rate * std::min(1.0F, static_cast<float>(i + 1) / 20));
     input.pause = communicator.rank() == 1 && i == 30 ? 1.0 : 0.0;
-    learner.stepper().give(step, input);
-    const StepResult result = learner.stepper().take();
+    learner.give(step, input);
+    const StepResult result = learner.take();
     EXPECT_EQ(result.sums.totals.tokens, static_cast<double>(step.target_tokens));
     EXPECT_EQ(result.sums.pause, ranks > 1 && i == 30 ? 1 : 0);
     EXPECT_GE(result.clock.end, result.clock.begin);
@@ -201,7 +207,7 @@ Outcome train_rank(const Setting& setting, const data::Corpus& corpus, dist::Com
       std::fill(open.begin(), open.end(), 0);
     }
     outcome.open.push_back(open);
-    outcome.planned = outcome.planned + learner.stepper().planned_traffic(step);
+    outcome.planned = outcome.planned + learner.planned_traffic(step);
   }
   outcome.traffic = {communicator.traffic().sent - before.sent, communicator.traffic().received - before.received};
   learner.update().complete(learner.weights().average());

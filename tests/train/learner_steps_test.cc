@@ -1,6 +1,4 @@
 // A step at a fixed capacity, on the CPU, where it can be compared with the step on true counts.
-#include "train/stepper.h"
-
 #include <gtest/gtest.h>
 
 #include <span>
@@ -79,13 +77,12 @@ Outcome train(const std::vector<data::MicroBatchCapacity>& capacities, bool reco
   Learner learner(capacities.empty() ? *cpu : static_cast<backend::Backend&>(fixed), config, corpus, {*alone, *alone},
                   {.plan = plan});
   learner.begin();
-  Stepper& stepper = learner.stepper();
   Outcome outcome;
   for (uint32_t i = 0; i < 6; ++i) {
     const data::TrainStep step = make_step(i + 1, 1 + static_cast<int>(i % 2));
-    stepper.give(step, learner.input_of(step, i, 1e-3), recorded);
-    EXPECT_EQ(stepper.under_way(), 1U);
-    outcome.results.push_back(stepper.take());
+    learner.give(step, learner.input_of(step, i, 1e-3), recorded);
+    EXPECT_EQ(learner.under_way(), 1U);
+    outcome.results.push_back(learner.take());
   }
   const View flat = learner.weights().masters();
   outcome.weights.assign(flat.host<float>(), flat.host<float>() + flat.size());
@@ -103,19 +100,19 @@ void expect_equal(const Outcome& a, const Outcome& b) {
   EXPECT_TRUE(testing::close(std::span(a.weights), std::span(b.weights), 2e-5, 1e-3));
 }
 
-TEST(Stepper, RowsPastTheTrueCountTouchNothing) { expect_equal(train({}, true), train({{128, 128, 9}}, true)); }
+TEST(LearnerSteps, RowsPastTheTrueCountTouchNothing) { expect_equal(train({}, true), train({{128, 128, 9}}, true)); }
 
-TEST(Stepper, TheSmallestCapacityThatHoldsAMicroBatchIsTaken) {
+TEST(LearnerSteps, TheSmallestCapacityThatHoldsAMicroBatchIsTaken) {
   expect_equal(train({}, true), train({{40, 40, 5}, {64, 64, 5}, {128, 128, 5}}, true));
 }
 
-TEST(Stepper, RecordedOrNotGivesTheSameBits) {
+TEST(LearnerSteps, RecordedOrNotGivesTheSameBits) {
   EXPECT_EQ(train({{128, 128, 9}}, true).weights, train({{128, 128, 9}}, false).weights);
 }
 
-TEST(Stepper, AMicroBatchThatIsTooLargeIsRefused) { EXPECT_THROW(train({{40, 40, 5}}, true), Error); }
+TEST(LearnerSteps, AMicroBatchThatIsTooLargeIsRefused) { EXPECT_THROW(train({{40, 40, 5}}, true), Error); }
 
-TEST(Stepper, ThePlanIsWhatAStepTakes) {
+TEST(LearnerSteps, ThePlanIsWhatAStepTakes) {
   const auto backend = backend::make_cpu_backend(1);
   const model::ModelConfig config = small_model();
   const BatchLayout layout({128, 128, 9}, kLongest, config);
