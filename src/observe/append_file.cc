@@ -31,9 +31,12 @@ void AppendFile::append(std::string_view piece) {
   while (done < piece.size()) {
     const ssize_t written = write(file_, piece.data() + done, piece.size() - done);
     if (written < 0 && errno != EINTR) {
-      const std::string reason = std::strerror(errno);
+      if (dropped_++ == 0) {
+        log::warning("cannot write {}: {}; training goes on, records are lost until there is room", path_.string(),
+                     std::strerror(errno));
+      }
       broken_ = done > 0 && ftruncate(file_, size_) != 0;
-      return drop(reason);
+      return;
     }
     done += static_cast<size_t>(written > 0 ? written : 0);
   }
@@ -46,11 +49,5 @@ void AppendFile::truncate(int64_t size) {
 }
 
 void AppendFile::sync() { fdatasync(file_); }
-
-void AppendFile::drop(const std::string& reason) {
-  if (dropped_++ == 0) {
-    log::warning("cannot write {}: {}; training goes on, records are lost until there is room", path_.string(), reason);
-  }
-}
 
 }  // namespace tandem::observe

@@ -6,21 +6,20 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <string>
 #include <string_view>
 
 namespace tandem::observe {
 
 class AppendFile {
  public:
-  // Opens at the end, creating the file where needed; with `must_be_new` an existing file is an error.
+  // Opens at the end, creating the file if needed; with `must_be_new` an existing file is an error.
   explicit AppendFile(const std::filesystem::path& path, bool must_be_new = false);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
   void append(std::string_view piece);
-  void truncate(int64_t size);  // fails where the system refuses
+  void truncate(int64_t size);  // fails if the system refuses
   void sync();                  // onto the disk itself
 
   const std::filesystem::path& path() const { return path_; }
@@ -28,8 +27,6 @@ class AppendFile {
   int64_t dropped() const { return dropped_; }  // pieces that could not be written
 
  private:
-  void drop(const std::string& reason);
-
   std::filesystem::path path_;
   int file_ = -1;
   int64_t size_ = 0;

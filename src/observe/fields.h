@@ -4,6 +4,7 @@
 // is a member and a row here, and the place where it is measured.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -34,6 +35,7 @@ struct TrainPoint {
 
   double step_seconds() const { return compute_seconds + communication_seconds + data_seconds + other_seconds; }
   double pause_seconds() const { return validation_seconds + checkpoint_seconds; }
+  double dead_row_share() const { return rows > 0 ? std::min(1.0, dead_rows / rows) : kUnknown; }
 };
 
 struct ValidPoint {

@@ -40,12 +40,8 @@ void append_text(std::string& line, const std::string& text) {
 }
 
 const Record::Value* find(const Record& record, const std::string& name) {
-  for (const auto& [key, value] : record.fields) {
-    if (key == name) {
-      return &value;
-    }
-  }
-  return nullptr;
+  const auto found = std::ranges::find(record.fields, name, &std::pair<std::string, Record::Value>::first);
+  return found == record.fields.end() ? nullptr : &found->second;
 }
 
 // Reads from the front of what is left.
@@ -180,26 +176,19 @@ std::string kept_text(std::string_view text, size_t longest) {
   return std::string(text.substr(0, end)) + "...";
 }
 
-bool MetricsLine::has(std::string_view name) const {
-  return std::any_of(fields_.begin(), fields_.end(), [&](const Field& field) { return field.name == name; });
+const MetricsLine::Field* MetricsLine::find(std::string_view name) const {
+  const auto found = std::ranges::find(fields_, name, &Field::name);
+  return found == fields_.end() ? nullptr : &*found;
 }
 
 double MetricsLine::number(std::string_view name, double otherwise) const {
-  for (const Field& field : fields_) {
-    if (field.name == name) {
-      return field.number.value_or(otherwise);
-    }
-  }
-  return otherwise;
+  const Field* field = find(name);
+  return field != nullptr ? field->number.value_or(otherwise) : otherwise;
 }
 
 std::string_view MetricsLine::text(std::string_view name) const {
-  for (const Field& field : fields_) {
-    if (field.name == name) {
-      return field.text;
-    }
-  }
-  return {};
+  const Field* field = find(name);
+  return field != nullptr ? field->text : std::string_view();
 }
 
 bool MetricsLine::parse(std::string_view line) { return parse_flat(line) ? take_known() : parse_slowly(line); }

@@ -73,7 +73,7 @@ class MetricsLine {
   int64_t step() const { return step_; }
   double time() const { return time_; }
   const std::vector<Field>& fields() const { return fields_; }
-  bool has(std::string_view name) const;
+  const Field* find(std::string_view name) const;  // null if there is none
   double number(std::string_view name, double otherwise) const;
   std::string_view text(std::string_view name) const;  // empty when absent
 

@@ -63,7 +63,7 @@ TrainPoint train_point(const MetricsLine& line, int64_t previous) {
       point.*field.member = believable(sum) ? sum : 0;
     }
   }
-  const bool has_loss = line.has("nll") || line.has("loss");
+  const bool has_loss = line.find("nll") != nullptr || line.find("loss") != nullptr;
   const bool finite = std::isfinite(point.nll) && std::isfinite(point.loss);
   point.records = std::max(point.records, 1.0);
   point.unfinite = std::clamp(point.unfinite, has_loss && !finite ? 1.0 : 0.0, point.records);
@@ -95,6 +95,9 @@ ProbePoint probe_point(const MetricsLine& line, int64_t step) {
   return point;
 }
 
+// Of two neighbouring validations the later one stays.
+ValidPoint merged(const ValidPoint&, const ValidPoint& second) { return second; }
+
 template <class Point>
 void merge_neighbours(std::vector<Point>& points, size_t most) {
   if (points.size() < most) {
@@ -107,17 +110,6 @@ void merge_neighbours(std::vector<Point>& points, size_t most) {
   points.resize(kept);
 }
 
-void thin(std::vector<ValidPoint>& points) {
-  if (points.size() < kMostValidations) {
-    return;
-  }
-  size_t kept = 0;
-  for (size_t i = 1; i < points.size(); i += 2) {
-    points[kept++] = points[i];
-  }
-  points.resize(kept);
-}
-
 template <class Point>
 void keep_newest(std::vector<Point>& points, size_t most) {
   if (points.size() >= 2 * most) {
@@ -125,17 +117,11 @@ void keep_newest(std::vector<Point>& points, size_t most) {
   }
 }
 
+// The last record of a step wins.
 template <class Point>
-void drop_after(std::vector<Point>& points, int64_t step) {
-  std::erase_if(points, [&](const Point& point) { return point.step > step; });
-}
-
-template <class Point>
-void replace_or_add(std::vector<Point>& points, Point point) {
-  if (!points.empty() && points.back().step == point.step) {
-    points.back() = std::move(point);
-  } else {
-    points.push_back(std::move(point));
+void drop_last_of(std::vector<Point>& points, int64_t step) {
+  if (!points.empty() && points.back().step == step) {
+    points.pop_back();
   }
 }
 
@@ -175,12 +161,9 @@ class Reader {
     if (line_.time() < last_time_) {
       return false;
     }
-    drop_after(m_.setups, line_.step());
-    drop_after(m_.train, line_.step());
-    drop_after(m_.valid, line_.step());
-    drop_after(m_.samples, line_.step());
-    drop_after(m_.events, line_.step());
-    drop_after(m_.probes, line_.step());
+    const auto is_later = [&](const auto& point) { return point.step > line_.step(); };
+    const auto drop_later = [&](auto&... points) { (std::erase_if(points, is_later), ...); };
+    drop_later(m_.setups, m_.train, m_.valid, m_.samples, m_.events, m_.probes);
     ++m_.superseded;
     return true;
   }
@@ -201,14 +184,13 @@ class Reader {
   void take() {
     const std::string_view kind = line_.kind();
     if (kind == "train") {
-      if (!m_.train.empty() && m_.train.back().step == line_.step()) {
-        m_.train.pop_back();
-      }
+      drop_last_of(m_.train, line_.step());
       m_.train.push_back(train_point(line_, m_.train.empty() ? 0 : m_.train.back().step));
       merge_neighbours(m_.train, most_points_);
     } else if (kind == "valid") {
-      replace_or_add(m_.valid, valid_point(line_));
-      thin(m_.valid);
+      drop_last_of(m_.valid, line_.step());
+      m_.valid.push_back(valid_point(line_));
+      merge_neighbours(m_.valid, kMostValidations);
       m_.bleu_signature = kept_text(line_.text("bleu_signature"));
       std::erase_if(m_.samples, [&](const SamplePoint& sample) { return sample.step == line_.step(); });
     } else if (kind == "sample") {

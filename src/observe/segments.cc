@@ -7,6 +7,7 @@
 #include <chrono>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "core/error.h"
 
@@ -39,11 +40,6 @@ std::optional<Segment> parse_name(const fs::path& path, const fs::path& active) 
   return good ? std::optional(std::move(segment)) : std::nullopt;
 }
 
-bool same(const Segments& a, const Segments& b) {
-  return std::equal(a.closed.begin(), a.closed.end(), b.closed.begin(), b.closed.end(),
-                    [](const Segment& x, const Segment& y) { return x.path == y.path; });
-}
-
 }  // namespace
 
 fs::path segment_path(const fs::path& active, int64_t first, int64_t last) {
@@ -68,9 +64,7 @@ Segments list_segments(const fs::path& active) {
     }
   }
   // Wider ones first among those that begin alike, so that what comes after lies within or behind them.
-  std::sort(found.begin(), found.end(), [](const Segment& a, const Segment& b) {
-    return a.first != b.first ? a.first < b.first : a.last > b.last;
-  });
+  std::ranges::sort(found, {}, [](const Segment& segment) { return std::pair(segment.first, -segment.last); });
   for (Segment& segment : found) {
     if (!segments.closed.empty() && segment.first <= segments.closed.back().last) {
       segments.leftovers.push_back(segment.path);
@@ -83,11 +77,15 @@ Segments list_segments(const fs::path& active) {
 
 std::vector<std::ifstream> open_segments(const fs::path& active) {
   for (int tried = 1;; ++tried) {
-    const Segments before = list_segments(active);
-    std::vector<fs::path> paths;
-    for (const Segment& segment : before.closed) {
-      paths.push_back(segment.path);
-    }
+    const auto closed_paths = [&] {
+      std::vector<fs::path> paths;
+      for (const Segment& segment : list_segments(active).closed) {
+        paths.push_back(segment.path);
+      }
+      return paths;
+    };
+    const std::vector<fs::path> before = closed_paths();
+    std::vector<fs::path> paths = before;
     std::error_code error;
     if (fs::exists(active, error)) {
       paths.push_back(active);
@@ -102,7 +100,7 @@ std::vector<std::ifstream> open_segments(const fs::path& active) {
       files.emplace_back(path, std::ios::binary);
       failed = files.back().is_open() ? failed : path.string();
     }
-    const bool unchanged = same(before, list_segments(active));
+    const bool unchanged = before == closed_paths();
     require(failed.empty() || (!unchanged && tried < kTries), "cannot read {}: check that it is a readable file",
             failed);
     if (failed.empty() && (unchanged || tried >= kTries)) {

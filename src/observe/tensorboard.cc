@@ -16,6 +16,12 @@ namespace tandem::observe {
 
 namespace {
 
+void put_little_endian(std::string& to, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) {
+    to.push_back(static_cast<char>(value >> (8 * i)));
+  }
+}
+
 // Writes protobuf messages field by field, without a schema: the few that event files are made of.
 //
 // Why not libprotobuf: Debian's SentencePiece library exports a protobuf of its own and of another version, and a
@@ -29,12 +35,12 @@ class ProtobufMessage {
   }
   ProtobufMessage& number(int field, double value) {
     key(field, 1);
-    fixed(std::bit_cast<uint64_t>(value), 8);
+    put_little_endian(bytes_, std::bit_cast<uint64_t>(value), 8);
     return *this;
   }
   ProtobufMessage& number(int field, float value) {
     key(field, 5);
-    fixed(std::bit_cast<uint32_t>(value), 4);
+    put_little_endian(bytes_, std::bit_cast<uint32_t>(value), 4);
     return *this;
   }
   ProtobufMessage& text(int field, std::string_view value) {  // also bytes and messages
@@ -54,11 +60,6 @@ class ProtobufMessage {
       bytes_.push_back(static_cast<char>(value | 0x80));
     }
     bytes_.push_back(static_cast<char>(value));
-  }
-  void fixed(uint64_t value, int size) {
-    for (int i = 0; i < size; ++i) {
-      bytes_.push_back(static_cast<char>(value >> (8 * i)));
-    }
   }
 
   std::string bytes_;
@@ -113,12 +114,6 @@ ProtobufMessage metadata(std::string_view plugin, std::string_view content = {})
 std::string hparams_event(double time, std::string_view tag, const ProtobufMessage& data) {
   const ProtobufMessage value = ProtobufMessage().text(1, tag).message(9, metadata("hparams", data.bytes()));
   return event_at(time, 0).message(5, ProtobufMessage().message(1, value)).bytes();
-}
-
-void put_little_endian(std::string& to, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) {
-    to.push_back(static_cast<char>(value >> (8 * i)));
-  }
 }
 
 }  // namespace

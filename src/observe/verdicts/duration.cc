@@ -19,7 +19,7 @@ constexpr double kSilence = 900;
 double pause_error(const RankMetrics& m, double mean_pause) {
   std::vector<double> pauses;
   for (const TrainPoint& point : m.train) {
-    if (const double pause = point.validation_seconds + point.checkpoint_seconds; pause > 0) {
+    if (const double pause = point.pause_seconds(); pause > 0) {
       pauses.push_back(pause);
     }
   }
@@ -177,10 +177,10 @@ StepTimes step_times_of(const RankMetrics& m) {
 }
 
 Verdict how_long(const Duration& d) {
-  Verdict v{.label = "empty"};
   if (!d.trained) {
-    return v;
+    return {.label = "empty"};
   }
+  Verdict v{.label = "ended", .confidence = Confidence::high};
   v.add("steps", static_cast<double>(d.steps)).add("elapsed_seconds", d.elapsed, "s").add("pairs", d.pairs);
   v.add("source_tokens", d.source_tokens).add("target_tokens", d.target_tokens);
   v.add("epochs", d.epochs).add("seconds_per_step", d.pace.seconds, "s");
@@ -188,8 +188,6 @@ Verdict how_long(const Duration& d) {
     v.add("cost", d.cost(d.elapsed));
   }
   if (d.end) {
-    v.label = "ended";
-    v.confidence = Confidence::high;
     return v;
   }
   v.add("steps_left", d.left.steps).add("seconds_left", d.left.seconds, "s");
@@ -206,11 +204,15 @@ Verdict how_long(const Duration& d) {
 }
 
 Verdict step_time(const StepTimes& t) {
-  Verdict v{.label = "empty"};
   if (t.records == 0) {
-    return v;
+    return {.label = "empty"};
   }
   const TrainPoint& sums = t.sums;
+  Verdict v{.label = t.slowdown > 1 + kWorth    ? "slowing_down"
+                     : t.data_share() > kWorth  ? "slow_data"
+                     : t.pause_share() > kWorth ? "evaluation_heavy"
+                                                : "steady",
+            .confidence = confidence_by(t.records)};
   v.add("mean", t.mean(), "s").add("median", t.median, "s").add("p95", t.p95, "s");
   v.add("mean_with_pauses", t.with_pauses(), "s").add("steps_per_second", 1 / t.mean(), "1/s");
   v.add("steps_per_second_with_pauses", 1 / t.with_pauses(), "1/s");
@@ -219,13 +221,7 @@ Verdict step_time(const StepTimes& t) {
   v.add("data_share", t.data_share()).add("communication_share", t.communication_share());
   v.add("validation_share", sums.validation_seconds / t.all())
       .add("checkpoint_share", sums.checkpoint_seconds / t.all());
-  v.add("slowdown", t.slowdown).add("steps_per_record", t.steps_per_record());
-  v.label = t.slowdown > 1 + kWorth    ? "slowing_down"
-            : t.data_share() > kWorth  ? "slow_data"
-            : t.pause_share() > kWorth ? "evaluation_heavy"
-                                       : "steady";
-  v.confidence = confidence_by(t.records);
-  return v;
+  return v.add("slowdown", t.slowdown).add("steps_per_record", t.steps_per_record());
 }
 
 }  // namespace tandem::observe

@@ -153,13 +153,8 @@ SlowestRank slowest_of(const std::vector<RankClock>& clocks) {
   return s;
 }
 
-}  // namespace
-
-double Waits::step_with_share(double share) const {
-  const double hidden = transfer - exposed;
-  return step_without_network() + std::max(transfer * share - hidden, 0.0);
-}
-
+// Window by window, as another rank may be the slowest in each; by means if the ranks' windows do not match. Wants at
+// least one rank.
 Waits waits_of(const std::vector<RankClock>& clocks) {
   std::map<int64_t, std::vector<TrainPoint>> windows;
   std::vector<TrainPoint> by_means;
@@ -180,6 +175,7 @@ Waits waits_of(const std::vector<RankClock>& clocks) {
   return matched.steps >= means.steps / 2 ? matched.mean() : means.mean();
 }
 
+// By the interfaces' counters, or without them by what the ranks count themselves.
 LinkTraffic link_traffic(const std::vector<RankClock>& clocks, int ranks) {
   LinkTraffic link;
   std::map<double, int> nodes;  // ranks by node; without setup records every rank is taken to have its own
@@ -216,6 +212,13 @@ LinkTraffic link_traffic(const std::vector<RankClock>& clocks, int ranks) {
     link.bytes_per_second = counted;
   }
   return link;
+}
+
+}  // namespace
+
+double Waits::step_with_share(double share) const {
+  const double hidden = transfer - exposed;
+  return step_without_network() + std::max(transfer * share - hidden, 0.0);
 }
 
 Exchange exchange_of(const RunData& run) {

@@ -56,10 +56,6 @@ struct Waits {
   double step_with_share(double share) const;
 };
 
-// Window by window, as another rank may be the slowest in each; by means if the ranks' windows do not match. Wants at
-// least one rank.
-Waits waits_of(const std::vector<RankClock>& clocks);
-
 // What the busiest host's link carried for the run.
 struct LinkTraffic {
   double bytes_per_second = kUnknown;  // the busier direction, within steps, of the busiest host
@@ -73,9 +69,6 @@ struct LinkTraffic {
 
   double stated_share() const { return 8 * bytes_per_second / stated_bits; }
 };
-
-// By the interfaces' counters, or without them by what the ranks count themselves.
-LinkTraffic link_traffic(const std::vector<RankClock>& clocks, int ranks);
 
 // How step time, wait and bytes of the first rank's windows go together.
 struct WaitAndStep {

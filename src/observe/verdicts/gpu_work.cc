@@ -29,13 +29,13 @@ class Mean {
 };
 
 void add_clocks(GpuWork& w, const std::vector<RankClock>& clocks) {
-  Mean achieved, peak, idle, between, network, dead_rows;
+  Mean achieved, peak, idle, between, network, dead_row_share;
   for (const RankClock& clock : clocks) {
     const double communication = clock.mean(&TrainPoint::communication_seconds);
     idle.add((communication + clock.mean(&TrainPoint::data_seconds)) / clock.step());
     between.add(clock.mean(&TrainPoint::idle_seconds) / clock.step());
     network.add(communication / clock.step());
-    dead_rows.add(clock.sum.rows > 0 ? std::min(1.0, clock.sum.dead_rows / clock.sum.rows) : kUnknown);
+    dead_row_share.add(clock.sum.dead_row_share());
     if (clock.sum.flops > 0 && clock.setup.peak_flops > 0) {
       achieved.add(clock.rate());
       peak.add(clock.setup.peak_flops);
@@ -47,7 +47,7 @@ void add_clocks(GpuWork& w, const std::vector<RankClock>& clocks) {
     }
   }
   w.achieved = achieved.value(), w.peak = peak.value(), w.idle = idle.value(), w.waits_for_network = network.value();
-  w.between = between.value(), w.dead_rows = dead_rows.value();
+  w.between = between.value(), w.dead_row_share = dead_row_share.value();
 }
 
 void add_probes(GpuWork& w, const RunData& run) {
@@ -106,7 +106,7 @@ Verdict gpu_work(const GpuWork& w) {
   v.add("achieved", w.achieved, "FLOP/s").add("peak", w.peak, "FLOP/s").add("share_of_peak", w.share());
   v.add("lowest_share_of_peak", w.lowest).add("lowest_rank", w.lowest_rank);
   v.add("idle_share", w.idle).add("network_share", w.waits_for_network).add("device_idle_share", w.between);
-  v.add("dead_row_share", w.dead_rows);
+  v.add("dead_row_share", w.dead_row_share);
   v.add("power", w.power, "W").add("power_limit", w.power_limit, "W").add("power_share", w.power_share());
   v.add("utilisation", w.utilisation, "%").add("sm_clock", w.clock, "MHz").add("throttled_share", w.throttled);
   v.add("power_capped_share", w.capped);

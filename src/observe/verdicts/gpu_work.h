@@ -22,7 +22,7 @@ struct GpuWork {
   double idle = kUnknown;     // share of a step that waits for data or the network
   double between = kUnknown;  // share of a step that the device idles before it
   double waits_for_network = kUnknown;
-  double dead_rows = kUnknown;  // share of the rows that hold no token
+  double dead_row_share = kUnknown;
   double power = kUnknown, power_limit = kUnknown, utilisation = kUnknown, clock = kUnknown;
   double throttled = kUnknown, capped = kUnknown;  // share of time: by a fault, by the power limit
   std::set<std::string> reasons{};                 // for being throttled

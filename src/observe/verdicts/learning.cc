@@ -222,15 +222,14 @@ RateCourse rate_course_of(const RankMetrics& m, const RunPlan& plan) {
 }
 
 Verdict trained_enough(const Learning& l) {
-  Verdict v{.label = "no_validation"};
+  Verdict v{.label = "diverged", .confidence = Confidence::high};
   v.add("validations", static_cast<double>(l.validations));
   if (l.diverged_since) {
-    v.label = "diverged";
-    v.confidence = Confidence::high;
     return v;
   }
   if (!l.nll_trend && !l.bleu_trend) {
     v.label = l.nll.size() + l.bleu.size() > 0 ? "too_early" : "no_validation";
+    v.confidence = Confidence::low;
     return v;
   }
   if (l.nll_trend) {
@@ -246,16 +245,13 @@ Verdict trained_enough(const Learning& l) {
 }
 
 Verdict overfitting(const Learning& l) {
-  Verdict v{.label = "too_early"};
   if (l.diverged_since) {
-    v.label = "diverged";
-    v.confidence = Confidence::high;
-    return v;
+    return {.label = "diverged", .confidence = Confidence::high};
   }
   if (l.valid.size() < kFewestValidations) {
-    v.label = l.valid.size() == 0 && l.validations > 0 ? "no_sample" : "too_early";
-    return v;
+    return {.label = l.valid.size() == 0 && l.validations > 0 ? "no_sample" : "too_early"};
   }
+  Verdict v;
   const size_t last = l.valid.size() - 1;
   v.add("best_step", static_cast<double>(l.valid.steps[l.best])).add("best_nll", l.valid.y[l.best], "nats");
   v.add("last_nll", l.valid.y[last], "nats").add("last_train_sample_nll", l.sample.y[last], "nats");
@@ -276,40 +272,32 @@ Verdict overfitting(const Learning& l) {
 }
 
 Verdict nonfinite(const Finiteness& f) {
-  Verdict v{.label = "empty"};
   if (!f.recorded) {
-    return v;
+    return {.label = "empty"};
   }
-  v.confidence = Confidence::high;
+  Verdict v{.label = f.diverged_since                  ? "diverged"
+                     : f.rollbacks > 0                 ? "rolled_back"
+                     : f.skipped > 0 || f.unfinite > 0 ? "skipped"
+                                                       : "none",
+            .confidence = Confidence::high};
   v.add("skipped_steps", f.skipped).add("rollbacks", f.rollbacks).add("train_records_not_finite", f.unfinite);
-  v.add("skipped_share", f.skipped_share());
-  v.label = f.diverged_since                  ? "diverged"
-            : f.rollbacks > 0                 ? "rolled_back"
-            : f.skipped > 0 || f.unfinite > 0 ? "skipped"
-                                              : "none";
-  return v;
+  return v.add("skipped_share", f.skipped_share());
 }
 
 Verdict learning_rate_explained(const RateCourse& course) {
-  Verdict v{.label = "empty"};
   if (!course.recorded) {
-    return v;
+    return {.label = "empty"};
   }
   const double factor = course.over_planned();
+  const bool planned = std::isfinite(factor), as_planned = std::fabs(factor - 1) < 1e-3;  // rates are f32 or better
+  Verdict v{.label = !planned     ? "no_plan"
+                     : as_planned ? "as_planned"
+                     : factor < 1 ? "lowered"
+                                  : "differs",
+            .confidence = planned && (as_planned || factor < 1) ? Confidence::high : Confidence::medium};
   v.add("rate_now", course.rate).add("step", static_cast<double>(course.step));
   v.add("rate_highest_recorded", course.highest).add("step_of_highest", static_cast<double>(course.highest_step));
-  v.add("rate_planned", course.planned).add("applied_over_planned", factor);
-  if (!std::isfinite(factor)) {
-    v.label = "no_plan";
-    v.confidence = Confidence::medium;
-  } else if (std::fabs(factor - 1) < 1e-3) {  // rates are kept as f32 or better
-    v.label = "as_planned";
-    v.confidence = Confidence::high;
-  } else {
-    v.label = factor < 1 ? "lowered" : "differs";
-    v.confidence = factor < 1 ? Confidence::high : Confidence::medium;
-  }
-  return v;
+  return v.add("rate_planned", course.planned).add("applied_over_planned", factor);
 }
 
 }  // namespace tandem::observe

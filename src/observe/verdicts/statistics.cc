@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <iterator>
+#include <numeric>
 #include <random>
 
 namespace tandem::observe {
@@ -21,8 +21,6 @@ constexpr double k995[] = {63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.3
                            2.831,  2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750};
 constexpr size_t kShortest = 5, kLongest = 30;  // points of a straight tail
 constexpr int kResamples = 1000;
-// Losses are sums of f32: differences below this share of the size are rounding.
-constexpr double kRounding = 1e-6;
 
 // Beyond the table the normal distribution's quantile with Fisher's correction.
 double from_table(std::span<const double> table, int freedom, double normal) {
@@ -32,46 +30,39 @@ double from_table(std::span<const double> table, int freedom, double normal) {
   return normal + (normal * normal * normal + normal) / (4.0 * freedom);
 }
 
-double sum_of_squares(std::span<const double> values) {
-  double sum = 0;
-  for (const double value : values) {
-    sum += value * value;
-  }
-  return sum;
+double product(std::span<const double> a, std::span<const double> b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
-double product(std::span<const double> a, std::span<const double> b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    sum += a[i] * b[i];
-  }
-  return sum;
-}
+double sum_of_squares(std::span<const double> values) { return product(values, values); }
 
 std::vector<double> centred(std::span<const double> values) {
   std::vector<double> result(values.begin(), values.end());
   const double middle = mean(values);
-  for (double& value : result) {
-    value -= middle;
-  }
+  std::ranges::for_each(result, [&](double& value) { value -= middle; });
   return result;
 }
 
+// Losses are sums of f32: differences below this share of the size are rounding.
 double rounding_noise(std::span<const double> y) {
   double most = 0;
   for (const double value : y) {
     most = std::max(most, std::fabs(value));
   }
-  return std::max(most * kRounding, 1e-300);
+  return std::max(most * 1e-6, 1e-300);
+}
+
+// Takes amount * shape away.
+void take_off(std::vector<double>& values, double amount, std::span<const double> shape) {
+  std::transform(values.begin(), values.end(), shape.begin(), values.begin(),
+                 [&](double value, double part) { return value - amount * part; });
 }
 
 std::vector<double> residuals(std::span<const double> x, std::span<const double> y, double& slope) {
   const std::vector<double> dx = centred(x);
   std::vector<double> rest = centred(y);
   slope = product(dx, rest) / std::max(sum_of_squares(dx), 1e-300);
-  for (size_t i = 0; i < rest.size(); ++i) {
-    rest[i] -= slope * dx[i];
-  }
+  take_off(rest, slope, dx);
   return rest;
 }
 
@@ -79,10 +70,7 @@ std::vector<double> residuals(std::span<const double> x, std::span<const double>
 std::vector<double> rest_of(std::span<const double> values, const std::vector<std::vector<double>>& shapes) {
   std::vector<double> rest(values.begin(), values.end());
   for (const std::vector<double>& shape : shapes) {
-    const double amount = product(rest, shape) / std::max(sum_of_squares(shape), 1e-300);
-    for (size_t i = 0; i < rest.size(); ++i) {
-      rest[i] -= amount * shape[i];
-    }
+    take_off(rest, product(rest, shape) / std::max(sum_of_squares(shape), 1e-300), shape);
   }
   return rest;
 }
@@ -113,26 +101,62 @@ Part part_of(std::span<const double> y, std::span<const double> shape, const std
   return {amount, std::fabs(amount) * std::sqrt(size) / noise};
 }
 
+// Whether a parabola fits better than a line, at 95 %.
+bool curved(std::span<const double> x, std::span<const double> y) {
+  const int freedom = static_cast<int>(x.size()) - 3;
+  if (freedom < 1) {
+    return false;
+  }
+  std::vector<double> squares = centred(x);
+  std::ranges::for_each(squares, [](double& value) { value *= value; });
+  return part_of(y, squares, polynomials(x, 1)).ratio > student_t_975(freedom);
+}
+
+// Wants at least 5 points.
+LevelShift level_shift(std::span<const double> x, std::span<const double> y) {
+  LevelShift shift;
+  const std::vector<std::vector<double>> smooth = polynomials(x, 2);
+  // Half as much again as the quantile, as the place is chosen among all: noise alone exceeds it in 1 to 2 % of cases.
+  double most = 1.5 * student_t_995(static_cast<int>(x.size()) - 4);
+  for (size_t first = 1; first < x.size(); ++first) {
+    std::vector<double> step(x.size(), 0.0);
+    std::fill(step.begin() + static_cast<std::ptrdiff_t>(first), step.end(), 1.0);
+    const Part part = part_of(y, step, smooth);
+    // A bend that is no parabola has its step somewhere too, but not between two neighbours.
+    const bool sudden = (y[first] - y[first - 1]) / part.amount > 0.5;
+    if (part.ratio > most && sudden) {
+      most = part.ratio;
+      shift = {first, part.amount};
+    }
+  }
+  return shift;
+}
+
+// The longest end of the series, of 5 to 30 points, that is straight within its noise, less the part that a bend
+// before it may reach into: where the past still says something about now. Returns the index of its first point.
+size_t straight_tail(std::span<const double> x, std::span<const double> y) {
+  const size_t begin = x.size() > kLongest ? x.size() - kLongest : 0;
+  size_t first = begin;
+  while (x.size() - first > kShortest && curved(x.subspan(first), y.subspan(first))) {
+    ++first;
+  }
+  // The search ends where the bend is no longer seen, which is before it is over: its first third is not believed.
+  const size_t length = x.size() - first;
+  return first == begin ? first : x.size() - std::min(length, std::max(kShortest, length - length / 3));
+}
+
 }  // namespace
 
 double student_t_975(int freedom) { return from_table(k975, freedom, 1.959964); }
 double student_t_990(int freedom) { return from_table(k990, freedom, 2.326348); }
-
 double student_t_995(int freedom) { return from_table(k995, freedom, 2.575829); }
 
 double mean(std::span<const double> values) {
-  double sum = 0;
-  for (const double value : values) {
-    sum += value;
-  }
-  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double deviation(std::span<const double> values) {
-  if (values.size() < 2) {
-    return 0;
-  }
-  return std::sqrt(sum_of_squares(centred(values)) / static_cast<double>(values.size() - 1));
+  return values.size() < 2 ? 0 : std::sqrt(sum_of_squares(centred(values)) / static_cast<double>(values.size() - 1));
 }
 
 double median(std::vector<double> values) {
@@ -167,48 +191,6 @@ LineFit fit_line(std::span<const double> x, std::span<const double> y) {
   fit.lower = fit.slope - student_t_995(freedom) * fit.slope_error;
   fit.upper = fit.slope + student_t_995(freedom) * fit.slope_error;
   return fit;
-}
-
-bool curved(std::span<const double> x, std::span<const double> y) {
-  const int freedom = static_cast<int>(x.size()) - 3;
-  if (freedom < 1) {
-    return false;
-  }
-  std::vector<double> squares = centred(x);
-  for (double& value : squares) {
-    value *= value;
-  }
-  return part_of(y, squares, polynomials(x, 1)).ratio > student_t_975(freedom);
-}
-
-LevelShift level_shift(std::span<const double> x, std::span<const double> y) {
-  LevelShift shift;
-  const std::vector<std::vector<double>> smooth = polynomials(x, 2);
-  // Half as much again as the quantile, as the place is chosen among all: noise alone exceeds it in 1 to 2 % of cases.
-  double most = 1.5 * student_t_995(static_cast<int>(x.size()) - 4);
-  for (size_t first = 1; first < x.size(); ++first) {
-    std::vector<double> step(x.size(), 0.0);
-    std::fill(step.begin() + static_cast<std::ptrdiff_t>(first), step.end(), 1.0);
-    const Part part = part_of(y, step, smooth);
-    // A bend that is no parabola has its step somewhere too, but not between two neighbours.
-    const bool sudden = (y[first] - y[first - 1]) / part.amount > 0.5;
-    if (part.ratio > most && sudden) {
-      most = part.ratio;
-      shift = {first, part.amount};
-    }
-  }
-  return shift;
-}
-
-size_t straight_tail(std::span<const double> x, std::span<const double> y) {
-  const size_t begin = x.size() > kLongest ? x.size() - kLongest : 0;
-  size_t first = begin;
-  while (x.size() - first > kShortest && curved(x.subspan(first), y.subspan(first))) {
-    ++first;
-  }
-  // The search ends where the bend is no longer seen, which is before it is over: its first third is not believed.
-  const size_t length = x.size() - first;
-  return first == begin ? first : x.size() - std::min(length, std::max(kShortest, length - length / 3));
 }
 
 Stretch newest_stretch(std::span<const double> x, std::span<const double> y) {

@@ -33,22 +33,14 @@ struct LineFit {
 // Wants at least 3 points of different x.
 LineFit fit_line(std::span<const double> x, std::span<const double> y);
 
-// Whether a parabola fits better than a line, at 95 %.
-bool curved(std::span<const double> x, std::span<const double> y);
-
-// The longest end of the series, of 5 to 30 points, that is straight within its noise, less the part that a bend
-// before it may reach into: where the past still says something about now. Returns the index of its first point.
-size_t straight_tail(std::span<const double> x, std::span<const double> y);
-
 // A sudden change of level that no line or parabola explains.
 struct LevelShift {
   size_t first = 0;   // index of the first point after it; 0 = there is none
   double amount = 0;  // of the change
 };
-// Wants at least 5 points.
-LevelShift level_shift(std::span<const double> x, std::span<const double> y);
 
-// The straight tail without sudden changes of level: what a line through the newest points may be fitted to.
+// The longest end of a series, of 5 to 30 points, that is straight within its noise and without sudden changes of
+// level: what a line through the newest points may be fitted to.
 struct Stretch {
   std::vector<double> x, y;
   size_t first = 0;      // index of its first point in the series

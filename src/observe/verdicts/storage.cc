@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "observe/verdicts/statistics.h"
@@ -105,18 +104,10 @@ double CheckpointFacts::bytes(bool for_inference) const {
 
 double DiskSpace::room() const { return std::max(now - to_come, 0.0); }
 
-double DiskSpace::seconds_to_full() const {
-  if (room() <= 0) {
-    return 0;
-  }
-  return rate > 0 ? room() / rate : std::numeric_limits<double>::infinity();
-}
+double DiskSpace::seconds_to_full() const { return room() <= 0 ? 0 : rate > 0 ? room() / rate : kAnyNumber; }
 
 double Storage::free_bytes() const {
-  if (std::isfinite(checkpoint.disk_free_bytes)) {
-    return checkpoint.disk_free_bytes;
-  }
-  return disk ? disk->now : kUnknown;
+  return std::isfinite(checkpoint.disk_free_bytes) ? checkpoint.disk_free_bytes : disk ? disk->now : kUnknown;
 }
 
 double Storage::room_for() const {
@@ -150,50 +141,45 @@ Storage storage_of(const RunData& run, const CheckpointFacts& checkpoint, const 
 }
 
 Verdict disk(const Storage& storage) {
-  Verdict v{.label = "empty"};
   if (!storage.disk) {
-    return v;
+    return {.label = "empty"};
   }
   const DiskSpace& space = *storage.disk;
   const double share = space.now / space.total;
   const bool before_end = space.seconds_to_full() < (std::isfinite(storage.left) ? storage.left : kDay);
-  v.label = share < kLeastShare || space.now < kLeastBytes ? "nearly_full" : before_end ? "filling" : "ample";
-  v.confidence = space.probes >= 20 ? Confidence::high : Confidence::medium;
+  Verdict v{.label = share < kLeastShare || space.now < kLeastBytes ? "nearly_full"
+                     : before_end                                   ? "filling"
+                                                                    : "ample",
+            .confidence = space.probes >= 20 ? Confidence::high : Confidence::medium};
   v.add("free", space.now, "B").add("total", space.total, "B").add("free_share", share);
   v.add("filling_rate", space.rate, "B/s").add("seconds_to_full", storage.seconds_to_full(), "s");
-  v.add("checkpoints_to_come", space.to_come, "B").add("seconds_left", storage.left, "s");
-  return v;
+  return v.add("checkpoints_to_come", space.to_come, "B").add("seconds_left", storage.left, "s");
 }
 
 Verdict checkpoint_contents(const Storage& storage) {
   const CheckpointFacts& facts = storage.checkpoint;
-  Verdict v{.label = "none"};
   if (there_is_none(facts)) {
-    return v;
+    return {.label = "none"};
   }
-  v.label = facts.problems.empty() ? "complete" : "damaged";
-  v.confidence = Confidence::high;
+  Verdict v{.label = facts.problems.empty() ? "complete" : "damaged", .confidence = Confidence::high};
   for (const CheckpointFile& file : facts.files) {
     v.add(file.name, file.bytes, "B");
   }
   v.add("step", static_cast<double>(facts.step)).add("parameters", facts.parameters);
-  v.add("problems", static_cast<double>(facts.problems.size()));
-  return v;
+  return v.add("problems", static_cast<double>(facts.problems.size()));
 }
 
 Verdict checkpoint_size(const Storage& storage) {
   const CheckpointFacts& facts = storage.checkpoint;
-  Verdict v{.label = "none"};
   if (there_is_none(facts)) {
-    return v;
+    return {.label = "none"};
   }
   const double full = facts.full_bytes(), free = storage.free_bytes();
-  v.label = free < 2 * full ? "disk_short" : "fits";
-  v.confidence = std::isfinite(free) ? Confidence::high : Confidence::medium;
+  Verdict v{.label = free < 2 * full ? "disk_short" : "fits",
+            .confidence = std::isfinite(free) ? Confidence::high : Confidence::medium};
   v.add("full", full, "B").add("inference", facts.inference_bytes(), "B").add("kept", facts.kept);
   v.add("kept_bytes", facts.kept_bytes, "B").add("most_kept", facts.most_kept).add("disk_free", free, "B");
-  v.add("room_for", storage.room_for()).add("seconds_to_full", storage.seconds_to_full(), "s");
-  return v;
+  return v.add("room_for", storage.room_for()).add("seconds_to_full", storage.seconds_to_full(), "s");
 }
 
 double dropped_pairs(const PreparedStats& stats) {
@@ -213,13 +199,14 @@ bool has_many_unknown(const PreparedStats& stats) {
 }
 
 Verdict training_set(const std::optional<PreparedStats>& stats) {
-  Verdict v{.label = "empty"};
   if (!stats || !(stats->train_pairs > 0)) {
-    return v;
+    return {.label = "empty"};
   }
   const double share = dropped_share(*stats);
-  v.label = share >= kWorth ? "much_dropped" : has_many_unknown(*stats) ? "many_unknown" : "fine";
-  v.confidence = Confidence::high;
+  Verdict v{.label = share >= kWorth            ? "much_dropped"
+                     : has_many_unknown(*stats) ? "many_unknown"
+                                                : "fine",
+            .confidence = Confidence::high};
   v.add("pairs", stats->train_pairs).add("copies", stats->copies).add("raw_pairs", stats->raw_pairs);
   v.add("dropped_pairs", dropped_pairs(*stats)).add("dropped_share", share);
   v.add("valid_pairs", stats->valid_pairs).add("test_pairs", stats->test_pairs);

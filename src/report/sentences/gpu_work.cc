@@ -48,8 +48,8 @@ std::string waits_text(const observe::GpuWork& w) {
   if (w.gpu && w.between > 0) {
     text += fmt::format(", and between two steps the GPU idles for {} of one", percent_text(w.between));
   }
-  if (w.dead_rows >= kManyDeadRows) {
-    text += fmt::format("; {} of the rows that it works through hold no token", percent_text(w.dead_rows));
+  if (w.dead_row_share >= kManyDeadRows) {
+    text += fmt::format("; {} of the rows that it works through hold no token", percent_text(w.dead_row_share));
   }
   return text;
 }
