@@ -7,9 +7,10 @@ namespace {
 
 using namespace cuda;
 
+template <class H>
 struct Arguments {
   float *masters, *m, *v;
-  Bf16* compute;  // or null
+  H* compute;  // or null
   const float* gradients;
   int64_t n;
   AdamSettings settings;
@@ -44,8 +45,8 @@ __device__ void update_element(float& weight, float& m, float& v, float gradient
   weight = weight * f.kept_weight - m / denominator * f.step;
 }
 
-template <bool kVector>
-__global__ void __launch_bounds__(kFlatThreads, kFlatBlocks) adam_kernel(const Arguments a) {
+template <class H, bool kVector>
+__global__ void __launch_bounds__(kFlatThreads, kFlatBlocks) adam_kernel(const Arguments<H> a) {
   await_previous();
   if (a.update->finite == 0) {
     return;
@@ -79,18 +80,18 @@ void op::Adam::run(CudaBackend& gpu) const {
   if (masters.size() == 0) {
     return;
   }
-  const Arguments arguments{data<float>(masters),
-                            data<float>(m),
-                            data<float>(v),
-                            copy ? data<Bf16>(compute) : nullptr,
-                            data<const float>(gradients),
-                            masters.size(),
-                            settings,
-                            state,
-                            update};
+  const Arguments<Bf16> arguments{data<float>(masters),
+                                  data<float>(m),
+                                  data<float>(v),
+                                  copy ? data<Bf16>(compute) : nullptr,
+                                  data<const float>(gradients),
+                                  masters.size(),
+                                  settings,
+                                  state,
+                                  update};
   const bool vectors = vectors_of_4(masters) && vectors_of_4(m) && vectors_of_4(v) && vectors_of_4(gradients) &&
                        (!copy || vectors_of_4(compute));
-  const auto kernel = vectors ? adam_kernel<true> : adam_kernel<false>;
+  const auto kernel = vectors ? adam_kernel<Bf16, true> : adam_kernel<Bf16, false>;
   launch("adam", kernel, {flat_blocks(masters.size(), gpu.processors()), kFlatThreads, 0, gpu.queue()}, arguments);
 }
 

@@ -16,9 +16,10 @@ constexpr int kThreads = kTile / 16 * kWarp;
 template <int kWidth>
 constexpr int kBlocks = kWidth <= 64 ? 8 : 4;  // that a processor holds
 
+template <class H>
 struct ForwardArguments {
   AttentionArguments shape;
-  Matrix out, q, k, v;
+  Matrix<H> out, q, k, v;
   float* log_sums;  // or null
   int64_t log_sums_stride;
 };
@@ -94,12 +95,12 @@ __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], in
 
 // One step of keys for a warp's 16 queries. `first` is the position of the step's first key; q, k and v: this lane's
 // addresses in the fragments of the queries, of 16 keys and of 16 values.
-template <int kWidth, bool kDropout>
+template <class H, int kWidth, bool kDropout>
 __device__ void attend(Queries<kWidth>& queries, uint32_t q, uint32_t k, uint32_t v, int first, int head,
                        float scale_log2, const DropoutMask& mask) {
   const int key = first + threadIdx.x % 4 * 8;
   float weights[4][4] = {};
-  multiply_by_keys<kWidth>(weights, q, k);
+  multiply_by_keys<H, kWidth>(weights, q, k);
   exponentiate(queries, weights, key, first == 0, scale_log2);
   uint32_t pairs[2][4];  // of rows g and g + 8
 #pragma unroll
@@ -110,7 +111,7 @@ __device__ void attend(Queries<kWidth>& queries, uint32_t q, uint32_t k, uint32_
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {  // what dropout keeps is scaled at the end
-      pairs[r][j] = pack(weights[j][2 * r], weights[j][2 * r + 1]);
+      pairs[r][j] = pack<H>(weights[j][2 * r], weights[j][2 * r + 1]);
       if constexpr (kDropout) {
         pairs[r][j] = keep_pair(pairs[r][j], words[j], mask.limit());
       }
@@ -119,7 +120,7 @@ __device__ void attend(Queries<kWidth>& queries, uint32_t q, uint32_t k, uint32_
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const Fragment left = {{pairs[0][2 * half], pairs[1][2 * half], pairs[0][2 * half + 1], pairs[1][2 * half + 1]}};
-    multiply_by_rows<kWidth>(queries.sums, left, v, 16 * half * kRowBytes<kWidth>);
+    multiply_by_rows<H, kWidth>(queries.sums, left, v, 16 * half * kRowBytes<kWidth>);
   }
 }
 
@@ -141,9 +142,9 @@ struct Tile {
 };
 
 // Writes a warp's rows of out and log_sums, by way of the memory of its queries: `slab`.
-template <bool kVectors, int kWidth>
-__device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries, const uint8_t* slab, const Tile& tile,
-                       int head, float kept) {
+template <bool kVectors, int kWidth, class H>
+__device__ void finish(const ForwardArguments<H>& a, const Queries<kWidth>& queries, const uint8_t* slab,
+                       const Tile& tile, int head, float kept) {
   const auto first = static_cast<int>(threadIdx.x / kWarp * 16), lane = static_cast<int>(threadIdx.x % kWarp);
   const float totals[2] = {sum_of_quad(queries.total[0]), sum_of_quad(queries.total[1])};  // 1 or more
   if (a.log_sums != nullptr && lane % 4 == 0) {
@@ -160,8 +161,8 @@ __device__ void finish(const ForwardArguments& a, const Queries<kWidth>& queries
 }
 
 // Blocks: (heads, any number that share the slots in turns).
-template <int kWidth, bool kDropout, bool kVectors>
-__global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(const ForwardArguments a) {
+template <class H, int kWidth, bool kDropout, bool kVectors>
+__global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(const ForwardArguments<H> a) {
   const int head = head_of_block(), column = head * a.shape.width;
   // Every other turn goes the other way round, so that no block has the longest of each; and the heads of a slot, which
   // tend to lie on the same processor, begin in different places.
@@ -190,9 +191,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(co
   };
   const OwnPiece<kWidth, kThreads> own(threadIdx.x);
   const int columns = a.shape.width - own.piece * 8;
-  const Bf16* q_from = a.q.at(own.row, column + own.piece * 8);
-  const Bf16* k_from = a.k.at(own.row, column + own.piece * 8);
-  const Bf16* v_from = a.v.at(own.row, column + own.piece * 8);
+  const H* q_from = a.q.at(own.row, column + own.piece * 8);
+  const H* k_from = a.k.at(own.row, column + own.piece * 8);
+  const H* v_from = a.v.at(own.row, column + own.piece * 8);
   uint32_t q_to = shared_of(shared.q) + place<kWidth>(own.row, own.piece);
   uint32_t k_to = shared_of(shared.k) + place<kWidth>(permuted(own.row), own.piece);
   keep(q_from);
@@ -252,8 +253,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(co
       }
       commit_copies();
       if (begin < warp_keys) {
-        attend<kWidth, kDropout>(queries, q, keys_at + stage * kSize, rows_at + (4 + stage) * kSize, begin, head,
-                                 a.shape.scale_log2, mask);
+        attend<H, kWidth, kDropout>(queries, q, keys_at + stage * kSize, rows_at + (4 + stage) * kSize, begin, head,
+                                    a.shape.scale_log2, mask);
       }
       stage ^= 1;
       begin += kKeyStep;
@@ -279,15 +280,15 @@ void op::Attention::run(CudaBackend& gpu) const {
   if (q.size() == 0) {
     return;
   }
-  const ForwardArguments arguments{.shape = attention_arguments(gpu, shape, kTile, q, k),
-                                   .out = Matrix(out),
-                                   .q = Matrix(q),
-                                   .k = Matrix(k),
-                                   .v = Matrix(v),
-                                   .log_sums = data<float>(log_sums),
-                                   .log_sums_stride = log_sums.stride};
+  const ForwardArguments<Bf16> arguments{.shape = attention_arguments(gpu, shape, kTile, q, k),
+                                         .out = Matrix<Bf16>(out),
+                                         .q = Matrix<Bf16>(q),
+                                         .k = Matrix<Bf16>(k),
+                                         .v = Matrix<Bf16>(v),
+                                         .log_sums = data<float>(log_sums),
+                                         .log_sums_stride = log_sums.stride};
   for_width(arguments.shape, {out, q, k, v}, [&]<int kWidth, bool kDropout, bool kVectors>() {
-    const auto kernel = attention_kernel<kWidth, kDropout, kVectors>;
+    const auto kernel = attention_kernel<Bf16, kWidth, kDropout, kVectors>;
     constexpr int kBytes = sizeof(Shared<kWidth>);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention");
     const int heads = arguments.shape.heads;

@@ -27,19 +27,20 @@ __host__ __device__ constexpr T round_up(T value, T unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// bf16 in device memory: row r, first column of a head.
+// In device memory: row r, first column of a head.
+template <class H>
 struct Matrix {
-  Bf16* data = nullptr;
+  H* data = nullptr;
   int stride = 0;
 
   Matrix() = default;
   // Of an output or an input: what is written through it is for the kernel to know.
   explicit Matrix(const ConstView& view)
-      : data(const_cast<Bf16*>(cuda::data<Bf16>(view))), stride(static_cast<int>(view.stride)) {
+      : data(const_cast<H*>(cuda::data<H>(view))), stride(static_cast<int>(view.stride)) {
     require(view.stride <= INT32_MAX / 64, "attention on a GPU takes rows at most {} elements apart, not {}",
             INT32_MAX / 64, view.stride);
   }
-  __device__ Bf16* at(int row, int column) const { return data + int64_t{row} * stride + column; }
+  __device__ H* at(int row, int column) const { return data + int64_t{row} * stride + column; }
 };
 
 // Calls launch.operator()<columns of a head, rounded up, dropout, vectors>(); vectors: accesses of 16 bytes are
@@ -72,7 +73,7 @@ void for_width(const AttentionArguments& a, std::initializer_list<ConstView> mat
 // of eight rows lies in different banks.
 
 template <int kWidth>
-constexpr int kRowBytes = kWidth* static_cast<int>(sizeof(Bf16));
+constexpr int kRowBytes = kWidth* static_cast<int>(kHalfBytes);
 
 // What is XORed to the bytes of a row's pieces: flipped(a + b) = flipped(a) ^ flipped(b) where a and b have no bit in
 // common; 0 in every 16th row.
@@ -88,7 +89,10 @@ __device__ constexpr int place(int row, int piece) {
 
 // Kept in a register, not worked out again.
 __device__ inline void keep(uint32_t& value) { asm volatile("" : "+r"(value)); }
-__device__ inline void keep(const Bf16*& value) { asm volatile("" : "+l"(value)); }
+template <class H>
+__device__ void keep(const H*& value) {
+  asm volatile("" : "+l"(value));
+}
 
 // Predicated: copies 16 bytes to an address in shared memory only if `where`, without branching; zeros if !present.
 // Done after a wait.
@@ -122,22 +126,22 @@ struct OwnPiece {
 // Copies every kStep-th row of a tile of kRows rows, a piece of each. `further` bytes from `to`, and `from`, are the
 // piece of the first of them; the first `left` rows from there are present, and `columns` columns; the rest is zeros,
 // and rows from `end` on are not written. kKeys: in the keys' order.
-template <int kWidth, bool kKeys, bool kVectors, int kRows, int kStep>
-__device__ void copy_rows(uint32_t to, const Bf16* from, int stride, int left, int columns, int end = kRows,
+template <int kWidth, bool kKeys, bool kVectors, int kRows, int kStep, class H>
+__device__ void copy_rows(uint32_t to, const H* from, int stride, int left, int columns, int end = kRows,
                           uint32_t further = 0) {
-  const auto step = static_cast<uint32_t>(stride * sizeof(Bf16));
+  const auto step = static_cast<uint32_t>(stride * sizeof(H));
   const int present = columns > 0 ? left : 0;
 #pragma unroll
   for (int i = 0; i < kRows; i += kStep) {
     const int row = kKeys ? permuted(i) : i;
     const uint32_t target = (to ^ flipped<kWidth>(row)) + row * kRowBytes<kWidth> + further;
-    const auto* source = reinterpret_cast<const Bf16*>(reinterpret_cast<const char*>(from) + uint64_t{step} * i);
+    const auto* source = reinterpret_cast<const H*>(reinterpret_cast<const char*>(from) + uint64_t{step} * i);
     if constexpr (kVectors) {
       copy_async(target, source, i < present, i < end);
     } else if (i < end) {
-      auto* there = static_cast<Bf16*>(__cvta_shared_to_generic(target));
+      auto* there = static_cast<H*>(__cvta_shared_to_generic(target));
       for (int e = 0; e < 8; ++e) {
-        there[e] = i < present && e < columns ? source[e] : __float2bfloat16_rn(0.0F);
+        there[e] = i < present && e < columns ? source[e] : from_float<H>(0.0F);
       }
     }
   }
@@ -160,7 +164,7 @@ __device__ uint32_t keys_of_lane() {
 
 // scores [16, 32] += rows [16, kWidth] columns', for 32 rows of a tile of keys or values; both factors are this lane's
 // pieces, `further` bytes from the addresses given.
-template <int kWidth>
+template <class H, int kWidth>
 __device__ void multiply_by_keys(float (&scores)[4][4], uint32_t rows, uint32_t columns, uint32_t further = 0) {
 #pragma unroll
   for (uint32_t i = 0; i < kRowBytes<kWidth>; i += 32) {
@@ -168,21 +172,21 @@ __device__ void multiply_by_keys(float (&scores)[4][4], uint32_t rows, uint32_t 
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const Fragment right = load_fragment((columns ^ i) + 16 * half * kRowBytes<kWidth> + further);
-      multiply(scores[2 * half], left, right.r[0], right.r[1]);
-      multiply(scores[2 * half + 1], left, right.r[2], right.r[3]);
+      multiply<H>(scores[2 * half], left, right.r[0], right.r[1]);
+      multiply<H>(scores[2 * half + 1], left, right.r[2], right.r[3]);
     }
   }
 }
 
 // sums [16, kWidth] += left [16, 16] right, for 16 rows of a tile: this lane's piece, `further` bytes from `right`.
-template <int kWidth>
+template <class H, int kWidth>
 __device__ void multiply_by_rows(float (&sums)[kWidth / 8][4], const Fragment& left, uint32_t right,
                                  uint32_t further = 0) {
 #pragma unroll
   for (int n = 0; n < kWidth / 16; ++n) {
     const Fragment f = load_fragment_transposed((right ^ 32 * n) + further);
-    multiply(sums[2 * n], left, f.r[0], f.r[1]);
-    multiply(sums[2 * n + 1], left, f.r[2], f.r[3]);
+    multiply<H>(sums[2 * n], left, f.r[0], f.r[1]);
+    multiply<H>(sums[2 * n + 1], left, f.r[2], f.r[3]);
   }
 }
 
@@ -200,8 +204,8 @@ __device__ inline float most_of_quad(float x) {
 // A warp's sums [16, kWidth], rows g times factors.x and rows g + 8 times factors.y, go by way of `slab` (16 rows of a
 // tile that are this warp's own) to the head's columns of a matrix, (row, column) being the tile's first element. They
 // are the tile's rows first .. first + 15; those of keys or queries from `count` on are not written.
-template <int kWidth, bool kKeys, bool kVectors>
-__device__ void store_rows(const Matrix& to, int row, int column, int first, int count, const uint8_t* slab,
+template <int kWidth, bool kKeys, bool kVectors, class H>
+__device__ void store_rows(const Matrix<H>& to, int row, int column, int first, int count, const uint8_t* slab,
                            const float (&sums)[kWidth / 8][4], float2 factors, int width) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const uint32_t mine = shared_of(slab) + rows_of_lane<kWidth>();
@@ -211,22 +215,22 @@ __device__ void store_rows(const Matrix& to, int row, int column, int first, int
     const auto& x = sums[2 * n];
     const auto& y = sums[2 * n + 1];
     store_fragment(mine ^ 32 * n,
-                   {{pack(x[0] * factors.x, x[1] * factors.x), pack(x[2] * factors.y, x[3] * factors.y),
-                     pack(y[0] * factors.x, y[1] * factors.x), pack(y[2] * factors.y, y[3] * factors.y)}});
+                   {{pack<H>(x[0] * factors.x, x[1] * factors.x), pack<H>(x[2] * factors.y, x[3] * factors.y),
+                     pack<H>(y[0] * factors.x, y[1] * factors.x), pack<H>(y[2] * factors.y, y[3] * factors.y)}});
   }
   __syncwarp();
   const OwnPiece<kWidth, kWarp> own(lane);
   const int at = own.piece * 8, position = kKeys ? permuted(first + own.row) : first + own.row;
   const int left = at < width ? count - position : 0;
-  const auto step = static_cast<uint32_t>(to.stride * sizeof(Bf16));
-  Bf16* const target = to.at(row + position, column + at);
+  const auto step = static_cast<uint32_t>(to.stride * sizeof(H));
+  H* const target = to.at(row + position, column + at);
 #pragma unroll
   for (int i = 0; i < 16; i += own.kStep) {
     const int further = kKeys ? permuted(i) : i;
     if (further < left) {
-      const auto* from = reinterpret_cast<const Bf16*>(slab + (place<kWidth>(own.row, own.piece) ^ flipped<kWidth>(i)) +
-                                                       i * kRowBytes<kWidth>);
-      auto* const there = reinterpret_cast<Bf16*>(reinterpret_cast<char*>(target) + uint64_t{step} * further);
+      const auto* from = reinterpret_cast<const H*>(slab + (place<kWidth>(own.row, own.piece) ^ flipped<kWidth>(i)) +
+                                                    i * kRowBytes<kWidth>);
+      auto* const there = reinterpret_cast<H*>(reinterpret_cast<char*>(target) + uint64_t{step} * further);
       if constexpr (kVectors) {
         *reinterpret_cast<uint4*>(there) = *reinterpret_cast<const uint4*>(from);
       } else {
@@ -239,16 +243,16 @@ __device__ void store_rows(const Matrix& to, int row, int column, int first, int
 }
 
 // Zeros in a head's columns of `count` rows, (row, column) being the first element. By kTeam threads.
-template <bool kVectors, int kTeam>
-__device__ void clear_rows(const Matrix& to, int row, int column, int count, int width) {
+template <bool kVectors, int kTeam, class H>
+__device__ void clear_rows(const Matrix<H>& to, int row, int column, int count, int width) {
   constexpr int kUnit = kVectors ? 8 : 1;
   const int units = width / kUnit;
   for (int i = static_cast<int>(threadIdx.x); i < count * units; i += kTeam) {
-    Bf16* target = to.at(row + i / units, column + i % units * kUnit);
+    H* target = to.at(row + i / units, column + i % units * kUnit);
     if constexpr (kVectors) {
       *reinterpret_cast<uint4*>(target) = uint4{0, 0, 0, 0};
     } else {
-      *target = __float2bfloat16_rn(0.0F);
+      *target = from_float<H>(0.0F);
     }
   }
 }

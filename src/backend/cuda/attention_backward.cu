@@ -16,8 +16,8 @@ namespace {
 
 using namespace cuda;  // NOLINT: device code of this file only
 
-template <int kWidth, bool kDropout, bool kVectors>
-__device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, const Slot& s, const Pair& pair) {
+template <class H, int kWidth, bool kDropout, bool kVectors>
+__device__ void one_pass(Shared<H, kWidth>& shared, const BackwardArguments<H>& a, const Slot& s, const Pair& pair) {
   load_queries<kVectors>(shared, a, pair);
   load_keys<kVectors>(shared, a, pair, s.first_key);
   commit_copies();
@@ -27,13 +27,13 @@ __device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, con
   __syncthreads();
   const int own = 16 * pair.warp;  // the warp's first row of queries and of keys
   if (own < pair.queries) {
-    weigh_all<kWidth, kDropout>(shared, log_sums, a, pair, mask);
+    weigh_all<H, kWidth, kDropout>(shared, log_sums, a, pair, mask);
   }
   __syncthreads();
 
   const int column = pair.head * a.shape.width;
   const uint8_t* slab = shared.v + (pair.base + own) * kRowBytes<kWidth>;  // the values are used up
-  const auto write_keys = [&](const Matrix& gradient, const Bf16* weights, const uint8_t* rows) {
+  const auto write_keys = [&](const Matrix<H>& gradient, const H* weights, const uint8_t* rows) {
     float sums[kWidth / 8][4] = {};
     add_key_gradient<kWidth>(sums, weights, rows, own, pair);
     store_rows<kWidth, true, kVectors>(gradient, s.first_key, column, own, pair.keys, slab, sums, {1, 1},
@@ -53,8 +53,8 @@ __device__ void one_pass(Shared<kWidth>& shared, const BackwardArguments& a, con
 }
 
 // dq of the pair's queries, over all the keys that they see.
-template <int kWidth, bool kDropout, bool kVectors>
-__device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a, const Slot& s, Pair pair) {
+template <class H, int kWidth, bool kDropout, bool kVectors>
+__device__ void long_queries(Shared<H, kWidth>& shared, const BackwardArguments<H>& a, const Slot& s, Pair pair) {
   const int own = 16 * pair.warp;
   const int end = a.shape.causal ? min(s.keys, pair.first_query + pair.queries) : s.keys;
   load_queries<kVectors>(shared, a, pair);
@@ -74,7 +74,7 @@ __device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a,
       products = sum_of_products<kVectors>(shared, a, pair);
     }
     for (int key = 0; own < pair.queries && key < pair.visible(own + 16); key += kKeyStep) {
-      weigh_part<kWidth, kDropout>(shared, log_sums, products, key, a, pair, mask);
+      weigh_part<H, kWidth, kDropout>(shared, log_sums, products, key, a, pair, mask);
       __syncwarp();
       multiply_weights<kWidth>(sums, shared.dscores + own * kWeightPitch, shared.k, key, key + kKeyStep);
     }
@@ -87,8 +87,8 @@ __device__ void long_queries(Shared<kWidth>& shared, const BackwardArguments& a,
 }
 
 // dk and dv of the pair's keys, at most 32, over all the queries that see them: two warps for each.
-template <int kWidth, bool kDropout, bool kVectors>
-__device__ void long_keys(Shared<kWidth>& shared, const BackwardArguments& a, const Slot& s, Pair pair) {
+template <class H, int kWidth, bool kDropout, bool kVectors>
+__device__ void long_keys(Shared<H, kWidth>& shared, const BackwardArguments<H>& a, const Slot& s, Pair pair) {
   const int row = s.first_key + pair.first_key;
   const int own = 16 * (pair.warp % 2);
   const bool values = pair.warp < 2;
@@ -109,13 +109,13 @@ __device__ void long_keys(Shared<kWidth>& shared, const BackwardArguments& a, co
     __syncthreads();
     const Two products = sum_of_products<kVectors>(shared, a, pair);
     if (16 * pair.warp < pair.queries && pair.visible(16 * pair.warp + 16) > 0) {
-      weigh_part<kWidth, kDropout>(shared, log_sums, products, 0, a, pair, mask);
+      weigh_part<H, kWidth, kDropout>(shared, log_sums, products, 0, a, pair, mask);
     }
     __syncthreads();
     add_key_gradient<kWidth>(sums, values ? shared.weights : shared.dscores, values ? shared.dout : shared.q, own,
                              pair);
   }
-  const Matrix& gradient = values ? a.dv : a.dk;
+  const Matrix<H>& gradient = values ? a.dv : a.dk;
   wait_copies<0>();
   __syncthreads();
   store_rows<kWidth, true, kVectors>(gradient, row, pair.head * a.shape.width, own, pair.keys,
@@ -123,10 +123,10 @@ __device__ void long_keys(Shared<kWidth>& shared, const BackwardArguments& a, co
 }
 
 // Zeros where there is nothing to attend to, in the block's share of the rows; tiles is the number of such blocks.
-template <bool kVectors>
-__device__ void clear(const BackwardArguments& a, const Slot& s, int tiles, int head) {
+template <bool kVectors, class H>
+__device__ void clear(const BackwardArguments<H>& a, const Slot& s, int tiles, int head) {
   const int column = head * a.shape.width, first = s.tile * kTile;
-  const auto clear_part = [&](const Matrix& to, int row, int count) {
+  const auto clear_part = [&](const Matrix<H>& to, int row, int count) {
     clear_rows<kVectors, kBackwardThreads>(to, row, column, count, a.shape.width);
   };
   clear_part(a.dq, s.first_query + first, min(kTile, s.queries - first));
@@ -137,13 +137,13 @@ __device__ void clear(const BackwardArguments& a, const Slot& s, int tiles, int 
   }
 }
 
-template <int kWidth, bool kDropout, bool kVectors>
+template <class H, int kWidth, bool kDropout, bool kVectors>
 __global__ void __launch_bounds__(kBackwardThreads, kWidth <= 64 ? 4 : 2)
-    attention_backward_kernel(const __grid_constant__ BackwardArguments a) {
+    attention_backward_kernel(const __grid_constant__ BackwardArguments<H> a) {
   fetch_slots_ahead(a.shape);
   await_previous();
   extern __shared__ uint4 memory[];
-  auto& shared = *reinterpret_cast<Shared<kWidth>*>(memory);
+  auto& shared = *reinterpret_cast<Shared<H, kWidth>*>(memory);
   const int head = head_of_block();
   const Slot s = slot_of_block(a.shape);
   const int tiles = max(1, (s.queries + kTile - 1) / kTile);
@@ -178,17 +178,17 @@ __global__ void __launch_bounds__(kBackwardThreads, kWidth <= 64 ? 4 : 2)
         pair.queries = pair.keys = 0;
       }
     }
-    one_pass<kWidth, kDropout, kVectors>(shared, a, s, pair);
+    one_pass<H, kWidth, kDropout, kVectors>(shared, a, s, pair);
     return;
   }
   pair.first_query = s.tile * kTile;
   pair.first_row += pair.first_query;
   pair.queries = min(kTile, s.queries - pair.first_query);
-  long_queries<kWidth, kDropout, kVectors>(shared, a, s, pair);
+  long_queries<H, kWidth, kDropout, kVectors>(shared, a, s, pair);
   for (int first = s.tile * kKeyStep; first < s.keys; first += tiles * kKeyStep) {
     pair.first_key = first;
     pair.keys = min(kKeyStep, s.keys - first);
-    long_keys<kWidth, kDropout, kVectors>(shared, a, s, pair);
+    long_keys<H, kWidth, kDropout, kVectors>(shared, a, s, pair);
   }
 }
 
@@ -199,25 +199,25 @@ void op::AttentionBackward::run(CudaBackend& gpu) const {
   if (q.size() == 0 && k.size() == 0) {
     return;
   }
-  BackwardArguments arguments{.shape = attention_arguments(gpu, shape, kTile, q, k),
-                              .dq = Matrix(dq),
-                              .dk = Matrix(dk),
-                              .dv = Matrix(dv),
-                              .dout = Matrix(dout),
-                              .out = Matrix(out),
-                              .q = Matrix(q),
-                              .k = Matrix(k),
-                              .v = Matrix(v),
-                              .log_sums = data<float>(log_sums),
-                              .log_sums_stride = log_sums.stride,
-                              .log2_kept = std::log2(DropoutArguments(shape.dropout).scale),
-                              .d_scale = 0};
+  BackwardArguments<Bf16> arguments{.shape = attention_arguments(gpu, shape, kTile, q, k),
+                                    .dq = Matrix<Bf16>(dq),
+                                    .dk = Matrix<Bf16>(dk),
+                                    .dv = Matrix<Bf16>(dv),
+                                    .dout = Matrix<Bf16>(dout),
+                                    .out = Matrix<Bf16>(out),
+                                    .q = Matrix<Bf16>(q),
+                                    .k = Matrix<Bf16>(k),
+                                    .v = Matrix<Bf16>(v),
+                                    .log_sums = data<float>(log_sums),
+                                    .log_sums_stride = log_sums.stride,
+                                    .log2_kept = std::log2(DropoutArguments(shape.dropout).scale),
+                                    .d_scale = 0};
   if (const float kept = arguments.shape.dropout.scale; kept > 0) {
     arguments.d_scale = arguments.shape.scale / kept;
   }
   const auto run = [&]<int kWidth, bool kDropout, bool kVectors>() {
-    const auto kernel = attention_backward_kernel<kWidth, kDropout, kVectors>;
-    constexpr int kBytes = sizeof(Shared<kWidth>);
+    const auto kernel = attention_backward_kernel<Bf16, kWidth, kDropout, kVectors>;
+    constexpr int kBytes = sizeof(Shared<Bf16, kWidth>);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention_backward");
     launch("attention_backward", kernel, {attention_blocks(arguments.shape), kBackwardThreads, kBytes, gpu.queue()},
            arguments);

@@ -10,9 +10,10 @@ constexpr int kTile = kBackwardTile;  // rows of a tile, queries or keys
 constexpr int kBackwardThreads = kTile / 16 * kWarp;
 constexpr int kWeightPitch = kTile + 8;
 
+template <class H>
 struct BackwardArguments {
   AttentionArguments shape;
-  Matrix dq, dk, dv, dout, out, q, k, v;
+  Matrix<H> dq, dk, dv, dout, out, q, k, v;
   const float* log_sums;
   int64_t log_sums_stride;
   float log2_kept;  // of dropout's scale
@@ -22,11 +23,11 @@ struct BackwardArguments {
 template <int kWidth>
 constexpr int kTileBytes = kTile* kRowBytes<kWidth>;
 
-template <int kWidth>
+template <class H, int kWidth>
 struct Shared {
   alignas(128) uint8_t q[kTileBytes<kWidth>];
   uint8_t dout[kTileBytes<kWidth>], k[kTileBytes<kWidth>], v[kTileBytes<kWidth>];
-  Bf16 weights[kTile * kWeightPitch], dscores[kTile * kWeightPitch];  // [queries, keys in their tile's order]
+  H weights[kTile * kWeightPitch], dscores[kTile * kWeightPitch];  // [queries, keys in their tile's order]
 };
 
 // A tile of queries against a tile of keys, as one warp sees it. Rows of tiles in shared memory count from `base`.
@@ -52,16 +53,16 @@ struct Two {
 
 // Two tiles, one behind the other, from a head's columns of two matrices, of which `row` is the first row; zeros from
 // row `count` on, nothing from row `filled` on. Half of each where two warps work on a head.
-template <bool kKeys, bool kVectors, int kWidth>
-__device__ void load(const uint8_t* tiles, const Matrix& first, const Matrix& second, int row, int count, int filled,
-                     const BackwardArguments& a, const Pair& pair) {
+template <bool kKeys, bool kVectors, int kWidth, class H>
+__device__ void load(const uint8_t* tiles, const Matrix<H>& first, const Matrix<H>& second, int row, int count,
+                     int filled, const BackwardArguments<H>& a, const Pair& pair) {
   const auto by = [&]<int kTeam, int kRows>() {
     const OwnPiece<kWidth, kTeam> own(pair.thread());
     const int column = own.piece * 8, columns = a.shape.width - column;
     uint32_t to = shared_of(tiles) + place<kWidth>(pair.base + (kKeys ? permuted(own.row) : own.row), own.piece);
     keep(to);  // worked out for each copy, addresses would be a fifth of the instructions of a short sentence
-    const auto copy = [&](uint32_t further, const Matrix& matrix) {
-      const Bf16* from = matrix.at(row + own.row, pair.head * a.shape.width + column);
+    const auto copy = [&](uint32_t further, const Matrix<H>& matrix) {
+      const H* from = matrix.at(row + own.row, pair.head * a.shape.width + column);
       keep(from);
       copy_rows<kWidth, kKeys, kVectors, kRows, own.kStep>(to, from, matrix.stride, count - own.row, columns,
                                                            filled - own.row, further);
@@ -73,20 +74,21 @@ __device__ void load(const uint8_t* tiles, const Matrix& first, const Matrix& se
                                          : by.template operator()<kBackwardThreads / 2, kTile / 2>();
 }
 
-template <bool kVectors, int kWidth>
-__device__ void load_queries(const Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair) {
+template <bool kVectors, class H, int kWidth>
+__device__ void load_queries(const Shared<H, kWidth>& shared, const BackwardArguments<H>& a, const Pair& pair) {
   load<false, kVectors, kWidth>(shared.q, a.q, a.dout, pair.first_row, pair.queries, round_up(pair.queries, 16), a,
                                 pair);
 }
 
 // `row` is the packed row of the tile's first key.
-template <bool kVectors, int kWidth>
-__device__ void load_keys(const Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair, int row) {
+template <bool kVectors, class H, int kWidth>
+__device__ void load_keys(const Shared<H, kWidth>& shared, const BackwardArguments<H>& a, const Pair& pair, int row) {
   load<true, kVectors, kWidth>(shared.k, a.k, a.v, row, pair.keys, round_up(pair.keys, kKeyStep), a, pair);
 }
 
 // In base 2; less by the logarithm of dropout's scale, so that the weights come out multiplied by it.
-__device__ inline Two load_log_sums(const BackwardArguments& a, const Pair& pair) {
+template <class H>
+__device__ Two load_log_sums(const BackwardArguments<H>& a, const Pair& pair) {
   Two result = {};
   for (int r = 0; r < 2; ++r) {
     const int query = 16 * pair.warp + static_cast<int>(threadIdx.x % kWarp / 4) + 8 * r;
@@ -99,18 +101,18 @@ __device__ inline Two load_log_sums(const BackwardArguments& a, const Pair& pair
 }
 
 // D of the warp's queries as the sum of dout out, two lanes a row. `dout` is the tile.
-template <bool kVectors, int kWidth>
-__device__ Two sum_of_products(const Shared<kWidth>& shared, const BackwardArguments& a, const Pair& pair) {
+template <bool kVectors, class H, int kWidth>
+__device__ Two sum_of_products(const Shared<H, kWidth>& shared, const BackwardArguments<H>& a, const Pair& pair) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const int query = 16 * pair.warp + lane / 2;
   float sum = 0;
   if (query < pair.queries) {
-    const Bf16* row = a.out.at(pair.first_row + query, pair.head * a.shape.width);
+    const H* row = a.out.at(pair.first_row + query, pair.head * a.shape.width);
     for (int column = lane % 2 * 8; column < a.shape.width; column += 16) {
       float out[8], dout[8];
       load8<kVectors>(out, row, column, a.shape.width);
       const uint8_t* piece = shared.dout + place<kWidth>(pair.base + query, column / 8);
-      load8<true>(dout, reinterpret_cast<const Bf16*>(piece), 0, 8);
+      load8<true>(dout, reinterpret_cast<const H*>(piece), 0, 8);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         sum = fmaf(out[i], dout[i], sum);
@@ -129,13 +131,13 @@ struct Weights {
 
 // The weights of 32 keys from `key` of the tile on. Writes p m to its tile and adds p dp, both factors of dropout
 // included, to sums.
-template <int kWidth, bool kDropout>
-__device__ void weigh_step(Weights& w, Two& sums, Shared<kWidth>& shared, const Two& log_sums, int key,
-                           const BackwardArguments& a, const Pair& pair, const DropoutMask& mask) {
+template <class H, int kWidth, bool kDropout>
+__device__ void weigh_step(Weights& w, Two& sums, Shared<H, kWidth>& shared, const Two& log_sums, int key,
+                           const BackwardArguments<H>& a, const Pair& pair, const DropoutMask& mask) {
   const uint32_t rows = shared_of(shared.q) + (pair.base + 16 * pair.warp) * kRowBytes<kWidth> + rows_of_lane<kWidth>();
   const uint32_t columns = shared_of(shared.k) + (pair.base + key) * kRowBytes<kWidth> + keys_of_lane<kWidth>();
-  multiply_by_keys<kWidth>(w.p, rows, columns);
-  multiply_by_keys<kWidth>(w.dp, rows, columns, kTileBytes<kWidth>);  // dout, v
+  multiply_by_keys<H, kWidth>(w.p, rows, columns);
+  multiply_by_keys<H, kWidth>(w.dp, rows, columns, kTileBytes<kWidth>);  // dout, v
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const int own = key + lane % 4 * 8;  // the lane's first key
 #pragma unroll
@@ -146,7 +148,7 @@ __device__ void weigh_step(Weights& w, Two& sums, Shared<kWidth>& shared, const 
     if constexpr (kDropout) {
       words = mask.lanes(pair.first_row + query, (pair.first_key + own) / 8, pair.head);
     }
-    Bf16* to = shared.weights + (pair.base + query) * kWeightPitch + key + lane % 4 * 2;
+    H* to = shared.weights + (pair.base + query) * kWeightPitch + key + lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
 #pragma unroll
@@ -160,85 +162,86 @@ __device__ void weigh_step(Weights& w, Two& sums, Shared<kWidth>& shared, const 
         }
         sums.r[r] = fmaf(p, dp, sums.r[r]);
       }
-      const uint32_t both = pack(w.p[j][2 * r], w.p[j][2 * r + 1]);
+      const uint32_t both = pack<H>(w.p[j][2 * r], w.p[j][2 * r + 1]);
       *reinterpret_cast<uint32_t*>(to + 8 * j) = kDropout ? keep_pair(both, words[j], mask.limit()) : both;
     }
   }
 }
 
 // Writes ds = p (dp - D) scale to its tile; d is D.
-__device__ inline void write_dscores(Bf16* dscores, const Weights& w, const Two& d, int key, const BackwardArguments& a,
-                                     const Pair& pair) {
+template <class H>
+__device__ void write_dscores(H* dscores, const Weights& w, const Two& d, int key, const BackwardArguments<H>& a,
+                              const Pair& pair) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    Bf16* to = dscores + (pair.base + 16 * pair.warp + lane / 4 + 8 * r) * kWeightPitch + key + lane % 4 * 2;
+    H* to = dscores + (pair.base + 16 * pair.warp + lane / 4 + 8 * r) * kWeightPitch + key + lane % 4 * 2;
     const float scaled = d.r[r] * a.d_scale;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const float(&p)[4] = w.p[j];
       const float(&dp)[4] = w.dp[j];
-      *reinterpret_cast<uint32_t*>(to + 8 * j) = pack(p[2 * r] * fmaf(dp[2 * r], a.shape.scale, -scaled),
-                                                      p[2 * r + 1] * fmaf(dp[2 * r + 1], a.shape.scale, -scaled));
+      *reinterpret_cast<uint32_t*>(to + 8 * j) = pack<H>(p[2 * r] * fmaf(dp[2 * r], a.shape.scale, -scaled),
+                                                         p[2 * r + 1] * fmaf(dp[2 * r + 1], a.shape.scale, -scaled));
     }
   }
 }
 
 // weights and dscores of the warp's 16 queries for all the keys that there are, at most 64.
-template <int kWidth, bool kDropout>
-__device__ void weigh_all(Shared<kWidth>& shared, const Two& log_sums, const BackwardArguments& a, const Pair& pair,
-                          const DropoutMask& mask) {
+template <class H, int kWidth, bool kDropout>
+__device__ void weigh_all(Shared<H, kWidth>& shared, const Two& log_sums, const BackwardArguments<H>& a,
+                          const Pair& pair, const DropoutMask& mask) {
   Weights first;
   Two sums = {};
   const auto d = [&] { return Two{{sum_of_quad(sums.r[0]), sum_of_quad(sums.r[1])}}; };
-  weigh_step<kWidth, kDropout>(first, sums, shared, log_sums, 0, a, pair, mask);
+  weigh_step<H, kWidth, kDropout>(first, sums, shared, log_sums, 0, a, pair, mask);
   if (pair.visible(16 * pair.warp + 16) > kKeyStep) {
     Weights second;
-    weigh_step<kWidth, kDropout>(second, sums, shared, log_sums, kKeyStep, a, pair, mask);
+    weigh_step<H, kWidth, kDropout>(second, sums, shared, log_sums, kKeyStep, a, pair, mask);
     write_dscores(shared.dscores, second, d(), kKeyStep, a, pair);
   }
   write_dscores(shared.dscores, first, d(), 0, a, pair);
 }
 
 // The same for 32 keys from `key` of the tile on, with D known.
-template <int kWidth, bool kDropout>
-__device__ void weigh_part(Shared<kWidth>& shared, const Two& log_sums, const Two& d, int key,
-                           const BackwardArguments& a, const Pair& pair, const DropoutMask& mask) {
+template <class H, int kWidth, bool kDropout>
+__device__ void weigh_part(Shared<H, kWidth>& shared, const Two& log_sums, const Two& d, int key,
+                           const BackwardArguments<H>& a, const Pair& pair, const DropoutMask& mask) {
   Weights w;
   Two unused = {};
-  weigh_step<kWidth, kDropout>(w, unused, shared, log_sums, key, a, pair, mask);
+  weigh_step<H, kWidth, kDropout>(w, unused, shared, log_sums, key, a, pair, mask);
   write_dscores(shared.dscores, w, d, key, a, pair);
 }
 
 // sums [16, kWidth] += weights [16, begin .. end) rows [begin .. end), from the top left of both.
-template <int kWidth>
-__device__ void multiply_weights(float (&sums)[kWidth / 8][4], const Bf16* weights, const uint8_t* rows, int begin,
+template <int kWidth, class H>
+__device__ void multiply_weights(float (&sums)[kWidth / 8][4], const H* weights, const uint8_t* rows, int begin,
                                  int end) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const uint32_t right = shared_of(rows) + rows_of_lane<kWidth>();
 #pragma unroll 1
   for (int i = begin; i < end; i += 16) {
     const uint32_t left = shared_of(weights + lane % 16 * kWeightPitch + i + lane / 16 * 8);
-    multiply_by_rows<kWidth>(sums, load_fragment(left), right + i * kRowBytes<kWidth>);
+    multiply_by_rows<H, kWidth>(sums, load_fragment(left), right + i * kRowBytes<kWidth>);
   }
 }
 
 // The same with weights [begin .. end, 16) transposed.
-template <int kWidth>
-__device__ void multiply_transposed(float (&sums)[kWidth / 8][4], const Bf16* weights, const uint8_t* rows, int begin,
+template <int kWidth, class H>
+__device__ void multiply_transposed(float (&sums)[kWidth / 8][4], const H* weights, const uint8_t* rows, int begin,
                                     int end) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const uint32_t right = shared_of(rows) + rows_of_lane<kWidth>();
 #pragma unroll 1
   for (int i = begin; i < end; i += 16) {
     const uint32_t left = shared_of(weights + (i + lane % 8 + lane / 16 * 8) * kWeightPitch + lane / 8 % 2 * 8);
-    multiply_by_rows<kWidth>(sums, load_fragment_transposed(left), right + i * kRowBytes<kWidth>);
+    multiply_by_rows<H, kWidth>(sums, load_fragment_transposed(left), right + i * kRowBytes<kWidth>);
   }
 }
 
 // Keys' gradient from the tile's queries: sums += weights' rows for the keys from `key` of the tile on.
-template <int kWidth>
-__device__ void add_key_gradient(float (&sums)[kWidth / 8][4], const Bf16* weights, const uint8_t* rows, int key,
+template <int kWidth, class H>
+__device__ void add_key_gradient(float (&sums)[kWidth / 8][4], const H* weights, const uint8_t* rows, int key,
                                  const Pair& pair) {
   multiply_transposed<kWidth>(sums, weights + pair.base * kWeightPitch + key, rows + pair.base * kRowBytes<kWidth>,
                               pair.first_seeing(key / kKeyStep * kKeyStep), round_up(pair.queries, 16));

@@ -8,15 +8,14 @@ namespace tandem::backend {
 
 namespace {
 
-using cuda::Bf16;
-using cuda::Bf16x8;
-using cuda::kWarp;
+using namespace cuda;  // NOLINT: device code of this file only
 
 constexpr int kThreads = 128;
 
+template <class H>
 struct CachedArguments {
-  Bf16* out;
-  const Bf16 *q, *keys, *values;
+  H* out;
+  const H *q, *keys, *values;
   int64_t out_stride, q_stride, keys_stride, values_stride;
   const int32_t *length, *first, *index;  // first and index may be null
   int64_t index_stride;
@@ -54,28 +53,22 @@ __device__ float sum_of_group(float value) {
 }
 
 // Eight columns of a head; zeros where the row is not present or has no such columns.
-template <bool kVector>
-__device__ Bf16x8 load(const Bf16* row, int column, int width, bool present) {
-  Bf16x8 result = {};
-  if constexpr (kVector) {
-    if (present && column < width) {
-      result = cuda::load_vector(row + column);
-    }
-  } else {
-    float values[8];
-    cuda::load8<false>(values, row, column, present ? width : 0);
-    result = Bf16x8::pack(values);
+template <bool kVector, class H>
+__device__ Half8<H> load(const H* row, int column, int width, bool present) {
+  Half8<H> result = {};
+  if (!kVector || (present && column < width)) {
+    result = load_packed<kVector>(row, column, present ? width : 0);
   }
   return result;
 }
 
 // kAtOnce keys of a group: begin, begin + kGroups, ... as far as they are before `length`.
-template <int kLanes, int kAtOnce, bool kVector>
-__device__ void attend(Running& running, const float (&query)[8], const CachedArguments& a, int64_t row, int begin,
+template <int kLanes, int kAtOnce, bool kVector, class H>
+__device__ void attend(Running& running, const float (&query)[8], const CachedArguments<H>& a, int64_t row, int begin,
                        int length, int64_t head_column) {
   constexpr int kGroups = kWarp / kLanes;
   const int column = threadIdx.x % kLanes * 8;
-  Bf16x8 keys[kAtOnce], values[kAtOnce];
+  Half8<H> keys[kAtOnce], values[kAtOnce];
 #pragma unroll
   for (int i = 0; i < kAtOnce; ++i) {
     const int key = begin + i * kGroups;
@@ -115,9 +108,9 @@ __device__ void attend(Running& running, const float (&query)[8], const CachedAr
   }
 }
 
-template <int kWidth, bool kVector>
-__global__ void __launch_bounds__(kThreads) attention_cached_kernel(const CachedArguments a) {
-  cuda::await_previous();
+template <class H, int kWidth, bool kVector>
+__global__ void __launch_bounds__(kThreads) attention_cached_kernel(const CachedArguments<H> a) {
+  await_previous();
   constexpr int kLanes = kWidth / 8;
   constexpr int kGroups = kWarp / kLanes;
   constexpr int kAtOnce = 4;
@@ -160,7 +153,7 @@ __global__ void __launch_bounds__(kThreads) attention_cached_kernel(const Cached
     for (float& sum : running.sums) {
       sum *= factor;
     }
-    cuda::store8<kVector>(a.out + row * a.out_stride + head_column, column, a.width, running.sums);
+    store8<kVector>(a.out + row * a.out_stride + head_column, column, a.width, running.sums);
   }
 }
 
@@ -170,34 +163,35 @@ void op::AttentionCached::run(CudaBackend& gpu) const {
   require(out.dtype == DType::bf16 && q.dtype == DType::bf16 && cache.keys.dtype == DType::bf16,
           "attention on a GPU computes in bf16");
   const int64_t width = q.cols / heads;
-  require(width >= 1 && width <= cuda::kWidestHead, "attention on a GPU takes heads of 1 to {} columns, not of {}",
-          cuda::kWidestHead, width);
+  require(width >= 1 && width <= kWidestHead, "attention on a GPU takes heads of 1 to {} columns, not of {}",
+          kWidestHead, width);
   if (q.size() == 0) {
     return;
   }
-  const CachedArguments arguments{
-      .out = cuda::data<Bf16>(out),
-      .q = cuda::data<Bf16>(q),
-      .keys = cuda::data<Bf16>(cache.keys),
-      .values = cuda::data<Bf16>(cache.values),
+  const CachedArguments<Bf16> arguments{
+      .out = data<Bf16>(out),
+      .q = data<Bf16>(q),
+      .keys = data<Bf16>(cache.keys),
+      .values = data<Bf16>(cache.values),
       .out_stride = out.stride,
       .q_stride = q.stride,
       .keys_stride = cache.keys.stride,
       .values_stride = cache.values.stride,
-      .length = cuda::data<int32_t>(cache.length),
-      .first = cuda::data<int32_t>(cache.first),
-      .index = cuda::data<int32_t>(cache.index),
+      .length = data<int32_t>(cache.length),
+      .first = data<int32_t>(cache.first),
+      .index = data<int32_t>(cache.index),
       .index_stride = cache.index.stride,
       .rows = q.rows,
       .heads = heads,
       .width = static_cast<int>(width),
       .scale_log2 = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(width)))};
-  const bool vectors = width % 8 == 0 && cuda::vectors_of_8(out) && cuda::vectors_of_8(q) &&
-                       cuda::vectors_of_8(cache.keys) && cuda::vectors_of_8(cache.values);
-  const auto blocks = static_cast<unsigned>(cuda::divide_up(q.rows * heads * kWarp, kThreads));
+  const bool vectors =
+      width % 8 == 0 && vectors_of_8(out) && vectors_of_8(q) && vectors_of_8(cache.keys) && vectors_of_8(cache.values);
+  const auto blocks = static_cast<unsigned>(divide_up(q.rows * heads * kWarp, kThreads));
   const auto with = [&]<int kWidth>() {
-    const auto kernel = vectors ? attention_cached_kernel<kWidth, true> : attention_cached_kernel<kWidth, false>;
-    cuda::launch("attention_cached", kernel, {blocks, kThreads, 0, gpu.queue()}, arguments);
+    const auto kernel =
+        vectors ? attention_cached_kernel<Bf16, kWidth, true> : attention_cached_kernel<Bf16, kWidth, false>;
+    launch("attention_cached", kernel, {blocks, kThreads, 0, gpu.queue()}, arguments);
   };
   if (width <= 16) {
     with.operator()<16>();

@@ -9,8 +9,9 @@ namespace {
 
 using namespace cuda;
 
+template <class H>
 struct Arguments {
-  Bf16* logits;
+  H* logits;
   int64_t stride, rows, cols;
   const int32_t* labels;
   double smoothing, other;  // the target is 1 - smoothing on the label and `other` on every other piece
@@ -18,7 +19,8 @@ struct Arguments {
 };
 
 // Of a row with the largest logit `most`; `sum` of e^(logit - most), `total` of the logits.
-__device__ void add_loss(LossTotals& totals, const Arguments& a, float most, float logit, float sum, float total,
+template <class H>
+__device__ void add_loss(LossTotals& totals, const Arguments<H>& a, float most, float logit, float sum, float total,
                          bool correct) {
   const double log_sum = log(static_cast<double>(sum));
   const double at_label = static_cast<double>(logit - most);
@@ -33,7 +35,8 @@ __device__ void add_loss(LossTotals& totals, const Arguments& a, float most, flo
 
 // A block takes the rows blockIdx.x, blockIdx.x + gridDim.x, ... and writes the sums over them to parts[blockIdx.x].
 template <class Row>
-__global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) cross_entropy_kernel(LossTotals* parts, Arguments a) {
+__global__ void __launch_bounds__(Row::kThreads, Row::kBlocks)
+    cross_entropy_kernel(LossTotals* parts, Arguments<typename Row::Type> a) {
   await_previous();
   // Each is written again only after the barrier of the other, behind which nobody reads it any more.
   __shared__ float shared_most[kWarp];
@@ -46,7 +49,7 @@ __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) cross_entropy_ker
     const int label = next;
     const int64_t behind = r + gridDim.x;
     next = behind < a.rows ? a.labels[behind] : -1;
-    Bf16* logits = a.logits + r * a.stride;
+    auto* logits = a.logits + r * a.stride;
     const Row row = Row::take(logits, a.cols);
     const float my_most = row.largest();
     if (behind < a.rows) {
@@ -58,7 +61,7 @@ __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) cross_entropy_ker
       }
       continue;
     }
-    const float at_label = __bfloat162float(logits[label]);
+    const float at_label = to_float(logits[label]);
     const float most = most_of_block<Row::kThreads>(my_most, shared_most);
     const float shift = most * kLog2E;
     float sum = 0, total = 0;
@@ -77,7 +80,7 @@ __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) cross_entropy_ker
       row.write(logits, [&](float logit) { return shifted_exp(logit, shift) * factor - offset; });
       if (Row::owns(label)) {
         const float gradient = shifted_exp(at_label, shift) * factor - scale * static_cast<float>(1 - a.smoothing);
-        logits[label] = __float2bfloat16_rn(gradient);
+        logits[label] = from_float<typename Row::Type>(gradient);
       }
     }
     if (threadIdx.x == 0) {
@@ -119,15 +122,15 @@ void op::CrossEntropy::run(CudaBackend& gpu) const {
     return;
   }
   const double eps = logits.cols > 1 ? static_cast<double>(smoothing) : 0.0;  // one piece: nothing to spread it on
-  const Arguments arguments{data<Bf16>(logits),
-                            logits.stride,
-                            logits.rows,
-                            logits.cols,
-                            data<const int32_t>(labels),
-                            eps,
-                            logits.cols > 1 ? eps / static_cast<double>(logits.cols - 1) : 0.0,
-                            state};
-  with_row_type(logits, [&]<class Row>() {
+  const Arguments<Bf16> arguments{data<Bf16>(logits),
+                                  logits.stride,
+                                  logits.rows,
+                                  logits.cols,
+                                  data<const int32_t>(labels),
+                                  eps,
+                                  logits.cols > 1 ? eps / static_cast<double>(logits.cols - 1) : 0.0,
+                                  state};
+  with_row_type<Bf16>(logits, [&]<class Row>() {
     const int blocks = static_cast<int>(std::min<int64_t>(logits.rows, int64_t{gpu.processors()} * Row::kBlocks));
     LossTotals* parts = gpu.scratch<LossTotals>(blocks);
     check(cudaFuncSetAttribute(cross_entropy_kernel<Row>, cudaFuncAttributeMaxDynamicSharedMemorySize, Row::kRoom),

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "backend/backend.h"
+#include "backend/cuda/half.cuh"
 #include "core/philox.h"
 
 namespace tandem::backend::cuda {
@@ -33,12 +34,13 @@ struct DropoutArguments {
 };
 
 // Whether quick_keep_pair of fused_epilogue.cuh is right for this threshold.
+template <class H>
 __host__ __device__ constexpr bool quick_keep_possible(uint32_t threshold) {
-  return ((threshold - 1) & 0x7FFF) - 1 < 0x7F80;
+  return ((threshold - 1) & 0x7FFF) - 1 < Half<H>::kInfinity;
 }
 
-// The two bf16 of a pair whose 16-bit lanes reach the limit (threshold << 16), 0 in place of the others. Not for rate
-// 1, where the scale is 0 anyway.
+// The two numbers of a pair whose 16-bit lanes reach the limit (threshold << 16), 0 in place of the others. Not for
+// rate 1, where the scale is 0 anyway.
 __device__ inline uint32_t keep_pair(uint32_t pair, uint32_t lanes, uint32_t limit) {
   const uint32_t low = lanes << 16 >= limit ? pair : pair & 0xFFFF0000;
   return lanes >= limit ? low : low & 0x0000FFFF;

@@ -10,10 +10,11 @@ using namespace cuda;
 
 constexpr int kThreads = 256;
 
+template <class H>
 struct Arguments {
-  Bf16* x;
+  H* x;
   const int32_t *tokens, *position;
-  const Bf16* table;
+  const H* table;
   const float* positions;
   int64_t x_stride, table_stride, positions_stride, rows, cols;
   float scale;
@@ -21,16 +22,16 @@ struct Arguments {
 };
 
 // A warp a row.
-template <bool kVector>
-__global__ void __launch_bounds__(kThreads) embed_kernel(const Arguments a) {
+template <class H, bool kVector>
+__global__ void __launch_bounds__(kThreads) embed_kernel(const Arguments<H> a) {
   await_previous();
   const int64_t row = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / kWarp;
   if (row >= a.rows) {
     return;
   }
   const DropoutMask mask(a.dropout);
-  Bf16* x = a.x + row * a.x_stride;
-  const Bf16* table = a.table + a.tokens[row] * a.table_stride;
+  H* x = a.x + row * a.x_stride;
+  const H* table = a.table + a.tokens[row] * a.table_stride;
   const float* place = a.positions + a.position[row] * a.positions_stride;
   for (int64_t col = int64_t{8} * (threadIdx.x % kWarp); col < a.cols; col += 8 * kWarp) {
     float values[8];
@@ -59,20 +60,20 @@ void op::Embed::run(CudaBackend& gpu) const {
   if (x.size() == 0) {
     return;
   }
-  const Arguments arguments{data<Bf16>(x),
-                            data<const int32_t>(tokens),
-                            data<const int32_t>(position),
-                            data<const Bf16>(matrix),
-                            data<const float>(positions),
-                            x.stride,
-                            matrix.stride,
-                            positions.stride,
-                            x.rows,
-                            x.cols,
-                            scale,
-                            DropoutArguments(dropout)};
+  const Arguments<Bf16> arguments{data<Bf16>(x),
+                                  data<const int32_t>(tokens),
+                                  data<const int32_t>(position),
+                                  data<const Bf16>(matrix),
+                                  data<const float>(positions),
+                                  x.stride,
+                                  matrix.stride,
+                                  positions.stride,
+                                  x.rows,
+                                  x.cols,
+                                  scale,
+                                  DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(x) && vectors_of_8(matrix) && aligned_16(positions) && positions.stride % 4 == 0;
-  const auto kernel = vectors ? embed_kernel<true> : embed_kernel<false>;
+  const auto kernel = vectors ? embed_kernel<Bf16, true> : embed_kernel<Bf16, false>;
   const auto blocks = static_cast<unsigned>(divide_up(x.rows * kWarp, kThreads));
   launch("embed", kernel, {blocks, kThreads, 0, gpu.queue()}, arguments);
 }

@@ -16,10 +16,11 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int kColumns = 8 * kWarp;  // a warp's
 constexpr int kPiece = kPieceRows;   // rows of an id that one warp adds up
 
+template <class H>
 struct Arguments {
   float* dtable;
   float* parts;  // [pieces, 2, cols]: of the id that a piece begins with, and of the one that it ends with
-  const Bf16* dx;
+  const H* dx;
   const int32_t *rows, *ids, *starts;
   int64_t dtable_stride, dx_stride, cols;
   int runs, pieces;
@@ -35,7 +36,8 @@ struct Run {
 };
 
 // The run that holds a place in the list of rows, found by the whole warp: each lane looks at one of 32 parts.
-__device__ Run run_at(const Arguments& a, int place) {
+template <class H>
+__device__ Run run_at(const Arguments<H>& a, int place) {
   if (place >= a.starts[a.runs]) {
     return {};
   }
@@ -51,21 +53,9 @@ __device__ Run run_at(const Arguments& a, int place) {
   return {low, a.starts[low], a.starts[low + 1]};
 }
 
-// Eight columns as memory holds them: half the registers that floats would take while they are on their way.
-template <bool kVector>
-__device__ Bf16x8 load_packed(const Bf16* row, int64_t col, int64_t cols) {
-  if constexpr (kVector) {
-    return load_vector(row + col);
-  } else {
-    float values[8];
-    load8<false>(values, row, col, cols);
-    return Bf16x8::pack(values);
-  }
-}
-
 // The sum of dx, masked, over the rows at [begin, end) of the list, for the thread's columns.
-template <bool kVector>
-__device__ void add_rows(float (&sums)[8], const Arguments& a, int64_t col, int begin, int end) {
+template <bool kVector, class H>
+__device__ void add_rows(float (&sums)[8], const Arguments<H>& a, int64_t col, int begin, int end) {
   constexpr int kTogether = 8;  // loads in flight
   const DropoutMask mask(a.dropout);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -77,7 +67,7 @@ __device__ void add_rows(float (&sums)[8], const Arguments& a, int64_t col, int 
     const int count = min(kWarp, end - first);
     const int mine = lane < count ? a.rows[first + lane] : 0;
     for (int base = 0; base < count; base += kTogether) {
-      Bf16x8 packed[kTogether];
+      Half8<H> packed[kTogether];  // half the registers that floats would take while they are on their way
       int rows[kTogether];
 #pragma unroll
       for (int k = 0; k < kTogether; ++k) {
@@ -145,7 +135,8 @@ struct Work {
 
 // Two warps share a piece of the list: what its first and its last id have of it, if they are ids with many rows.
 // The warps that follow have a run each, if it is a short one.
-__device__ Work work_of(const Arguments& a, int warp) {
+template <class H>
+__device__ Work work_of(const Arguments<H>& a, int warp) {
   if (warp < 2 * a.pieces) {
     const int begin = warp / 2 * kPiece, end = begin + kPiece;
     float* to = a.parts + warp * a.cols;
@@ -167,8 +158,8 @@ __device__ Work work_of(const Arguments& a, int warp) {
   return {begin, end, a.dtable + a.ids[run] * a.dtable_stride, false};
 }
 
-template <bool kVector>
-__global__ void __launch_bounds__(kThreads, kVector ? 3 : 2) embed_backward_kernel(const Arguments a) {
+template <class H, bool kVector>
+__global__ void __launch_bounds__(kThreads, kVector ? 3 : 2) embed_backward_kernel(const Arguments<H> a) {
   await_previous();
   const Work work = work_of(a, static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp);
   if (work.to == nullptr) {
@@ -185,8 +176,8 @@ __global__ void __launch_bounds__(kThreads, kVector ? 3 : 2) embed_backward_kern
 }
 
 // A warp a piece: adds up the parts of the run with many rows that begins in it, if there is one.
-template <bool kVector>
-__global__ void __launch_bounds__(kThreads, 2) add_parts_kernel(const Arguments a) {
+template <class H, bool kVector>
+__global__ void __launch_bounds__(kThreads, 2) add_parts_kernel(const Arguments<H> a) {
   await_previous();
   const int piece = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
   if (piece >= a.pieces) {
@@ -224,27 +215,27 @@ void op::EmbedBackward::run(CudaBackend& gpu) const {
     return;
   }
   const int64_t pieces = divide_up(order.rows.cols, kPiece);
-  const Arguments arguments{data<float>(dtable),
-                            gpu.scratch<float>(pieces * 2 * dx.cols),
-                            data<const Bf16>(dx),
-                            data<const int32_t>(order.rows),
-                            data<const int32_t>(order.ids),
-                            data<const int32_t>(order.starts),
-                            dtable.stride,
-                            dx.stride,
-                            dx.cols,
-                            static_cast<int>(order.ids.cols),
-                            static_cast<int>(pieces),
-                            scale,
-                            DropoutArguments(dropout)};
+  const Arguments<Bf16> arguments{data<float>(dtable),
+                                  gpu.scratch<float>(pieces * 2 * dx.cols),
+                                  data<const Bf16>(dx),
+                                  data<const int32_t>(order.rows),
+                                  data<const int32_t>(order.ids),
+                                  data<const int32_t>(order.starts),
+                                  dtable.stride,
+                                  dx.stride,
+                                  dx.cols,
+                                  static_cast<int>(order.ids.cols),
+                                  static_cast<int>(pieces),
+                                  scale,
+                                  DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(dx) && aligned_16(dtable) && dtable.stride % 4 == 0;
   const auto columns = static_cast<unsigned>(divide_up(dx.cols, kColumns));
   const dim3 blocks(static_cast<unsigned>(divide_up(2 * pieces + order.ids.cols, kWarps)), columns);
-  launch("embed_backward", vectors ? embed_backward_kernel<true> : embed_backward_kernel<false>,
+  launch("embed_backward", vectors ? embed_backward_kernel<Bf16, true> : embed_backward_kernel<Bf16, false>,
          {blocks, kThreads, 0, gpu.queue()}, arguments);
   const dim3 few(static_cast<unsigned>(divide_up(pieces, kWarps)), columns);
-  launch("add_parts", vectors ? add_parts_kernel<true> : add_parts_kernel<false>, {few, kThreads, 0, gpu.queue()},
-         arguments);
+  launch("add_parts", vectors ? add_parts_kernel<Bf16, true> : add_parts_kernel<Bf16, false>,
+         {few, kThreads, 0, gpu.queue()}, arguments);
 }
 
 }  // namespace tandem::backend

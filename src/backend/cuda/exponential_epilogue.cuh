@@ -9,37 +9,23 @@
 
 namespace tandem::backend::cuda {
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-
-// Of two pairs of bf16; NaN stays NaN.
-__device__ inline uint32_t smaller_pair(uint32_t a, uint32_t b) {
-  uint32_t result;
-  asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  return result;
-}
-__device__ inline uint32_t larger_pair(uint32_t a, uint32_t b) {
-  uint32_t result;
-  asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  return result;
-}
-
-#endif
-
+template <class H>
 struct ExponentialEpilogue {
+  using Type = H;
   static constexpr bool kTransposedB = false, kWholeRows = true, kBias = false;
   static constexpr int kHelpedRows = 0;
-  static constexpr uint32_t kNothing = 0xFF80FF80;  // -infinity, twice
+  static constexpr uint32_t kNothing = (0x8000 | Half<H>::kInfinity) * 0x10001;  // -infinity, twice
   static_assert(kTileCols == kExponentialCols);
 
-  Bf16* y;
+  H* y;
   int64_t y_stride;
   int rows, cols;
-  ExponentialRows of;
+  ExponentialRows<H> of;
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __device__ void write(uint32_t slot, const float (&sums)[128], const float2*, const Writer& writer) const {
     writer.write(
-        slot, sums, [](int) { return Nothing{}; }, [](Nothing, float a, float b) { return pack(a, b); });
+        slot, sums, [](int) { return Nothing{}; }, [](Nothing, float a, float b) { return pack<H>(a, b); });
   }
 
   using Constants = Nothing;
@@ -67,14 +53,14 @@ struct ExponentialEpilogue {
     uint32_t most[4] = {kNothing, kNothing, kNothing, kNothing}, limits[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const Bf16 limit = __float2bfloat16_rd((gates.shifts[i] + kMostExponent) * kLn2);  // never above it
-      limits[i] = uint32_t{__bfloat16_as_ushort(limit)} * 0x10001;
+      const H limit = Half<H>::not_above((gates.shifts[i] + kMostExponent) * kLn2);  // never above it
+      limits[i] = uint32_t{Half<H>::bits(limit)} * 0x10001;
     }
 #pragma unroll 1
     for (int col = chunk.col; col < min(chunk.col + kTileCols, cols); col += kChunkCols) {
       uint4 v[4];
       chunk.read(v);
-      Bf16* to = y + (chunk.row + chunk.lane / 8) * y_stride + col + chunk.lane % 8 * 8;
+      H* to = y + (chunk.row + chunk.lane / 8) * y_stride + col + chunk.lane % 8 * 8;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         exponentiate(v[i], gates.shifts[i], limits[i], sums[i], most[i]);
@@ -91,11 +77,11 @@ struct ExponentialEpilogue {
     const int col = label - chunk.col;
     if (label >= 0 && col >= 0 && col < kTileCols) {
       const uint32_t at = chunk.at + col / kChunkCols * kChunkBytes + chunk.lane * 128 +
-                          ((col % kChunkCols / 8 ^ chunk.lane % 8) << 4) + col % 8 * sizeof(Bf16);
+                          ((col % kChunkCols / 8 ^ chunk.lane % 8) << 4) + col % 8 * kHalfBytes;
       uint16_t logit;
       asm volatile("ld.shared.u16 %0, [%1];" : "=h"(logit) : "r"(at) : "memory");
       asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(static_cast<uint16_t>(kNothing)) : "memory");
-      of.label_logits[chunk.row + chunk.lane] = __uint_as_float(uint32_t{logit} << 16);
+      of.label_logits[chunk.row + chunk.lane] = Half<H>::low(logit);
     }
     __syncwarp();
   }
@@ -105,12 +91,12 @@ struct ExponentialEpilogue {
     uint32_t* const pairs[4] = {&v.x, &v.y, &v.z, &v.w};
 #pragma unroll
     for (uint32_t* const pair : pairs) {
-      most = larger_pair(most, *pair);
-      const uint32_t logits = smaller_pair(*pair, limit);
-      const float low = shifted_exp(__uint_as_float(logits << 16), shift);
-      const float high = shifted_exp(__uint_as_float(logits & 0xFFFF0000), shift);
+      most = Half<H>::larger(most, *pair);
+      const uint32_t logits = Half<H>::smaller(*pair, limit);
+      const float low = shifted_exp(Half<H>::low(logits), shift);
+      const float high = shifted_exp(Half<H>::high(logits), shift);
       sum += low + high;
-      *pair = pack(low, high);
+      *pair = pack<H>(low, high);
     }
   }
 
@@ -121,7 +107,7 @@ struct ExponentialEpilogue {
 #pragma unroll
       for (int distance = 1; distance < 8; distance *= 2) {
         sums[i] += __shfl_xor_sync(0xFFFFFFFF, sums[i], distance);
-        most[i] = larger_pair(most[i], __shfl_xor_sync(0xFFFFFFFF, most[i], distance));
+        most[i] = Half<H>::larger(most[i], __shfl_xor_sync(0xFFFFFFFF, most[i], distance));
       }
     }
     const int i = chunk.lane % 8, row = chunk.row + chunk.lane / 8 + 4 * i;
@@ -130,7 +116,7 @@ struct ExponentialEpilogue {
       const uint32_t two = i == 0 ? most[0] : i == 1 ? most[1] : i == 2 ? most[2] : most[3];
       const int64_t at = int64_t{chunk.col / kTileCols} * rows + row;
       of.sums[at] = sum;
-      reinterpret_cast<uint16_t*>(of.most)[at] = static_cast<uint16_t>(larger_pair(two, two >> 16));
+      reinterpret_cast<uint16_t*>(of.most)[at] = static_cast<uint16_t>(Half<H>::larger(two, two >> 16));
     }
   }
 #endif

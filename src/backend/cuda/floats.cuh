@@ -36,21 +36,21 @@ __device__ void store4(float* to, int64_t i, int64_t n, float4 values) {
   }
 }
 
-// The same as bf16, at an address that is a multiple of 8.
-template <bool kVector>
-__device__ void store4(Bf16* to, int64_t i, int64_t n, float4 values) {
+// The same in 16 bits, at an address that is a multiple of 8.
+template <bool kVector, class H>
+__device__ void store4(H* to, int64_t i, int64_t n, float4 values) {
   if constexpr (kVector) {
     union {
-      __nv_bfloat162 pairs[2];
+      typename Half<H>::Pair pairs[2];
       uint2 bits;
-    } packed = {{__floats2bfloat162_rn(values.x, values.y), __floats2bfloat162_rn(values.z, values.w)}};
+    } packed = {{Half<H>::pair(values.x, values.y), Half<H>::pair(values.z, values.w)}};
     *reinterpret_cast<uint2*>(to + i) = packed.bits;
   } else {
     const float all[4] = {values.x, values.y, values.z, values.w};
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       if (i + k < n) {
-        to[i + k] = __float2bfloat16_rn(all[k]);
+        to[i + k] = from_float<H>(all[k]);
       }
     }
   }

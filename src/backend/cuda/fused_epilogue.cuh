@@ -1,7 +1,7 @@
 // What becomes of a tile's sums: bias, relu, dropout and the gate on the way forward, the gate and the columns' sums on
 // the way back.
 //
-// A group that multiplies only turns its 64 x 256 sums into bf16 in shared memory (`write`) and goes on with the next
+// A group that multiplies only rounds its 64 x 256 sums to 16 bits in shared memory (`write`) and goes on with the next
 // tile. The warps of another group take them from there (`finish`), eight columns of one row in each lane: one Philox
 // call, one byte of the gate, one 16-byte store.
 #pragma once
@@ -18,14 +18,14 @@ constexpr int kGroupWarps = 4;
 constexpr int kGroupRows = 64;
 constexpr int kChunkCols = kTileCols / kGroupWarps;
 constexpr int kChunkRows = kGroupRows / kGroupWarps;
-constexpr uint32_t kChunkBytes = kGroupRows * kChunkCols * sizeof(Bf16);
+constexpr uint32_t kChunkBytes = kGroupRows * kChunkCols * kHalfBytes;
 constexpr uint32_t kSlotBytes = kGroupWarps * kChunkBytes;  // a group's 64 x 256: four chunks of 64 x 64
 
 constexpr int kGroups = 2;  // that multiply; one more finishes
 constexpr int kThreads = (kGroups + 1) * kGroupThreads;
 static_assert(kTileRows == kGroupRows * kGroups);
 constexpr int kStages = 3;
-constexpr uint32_t kBytesA = kTileRows * kDepth * sizeof(Bf16), kBytesB = kTileCols * kDepth * sizeof(Bf16);
+constexpr uint32_t kBytesA = kTileRows * kDepth * kHalfBytes, kBytesB = kTileCols * kDepth * kHalfBytes;
 constexpr uint32_t kStageBytes = kBytesA + kBytesB;
 constexpr uint32_t kPatternBytes = 1024;
 
@@ -35,7 +35,7 @@ constexpr uint32_t kPatternBytes = 1024;
 struct Writer {
   int group, thread;
 
-  // pair(fetch(unit), a, b): two columns of unit `unit` (eight columns) as bf16. Of a chunk, unit u of row r lies at
+  // pair(fetch(unit), a, b): two columns of unit `unit` (eight columns) in 16 bits. Of a chunk, unit u of row r lies at
   // place u ^ r % 8 of its row of 128 bytes.
   template <class Fetch, class Pair>
   __device__ void write(uint32_t slot, const float (&sums)[128], const Fetch& fetch, const Pair& pair) const {
@@ -112,23 +112,16 @@ __device__ inline void store_1(void* to, uint32_t byte, bool where) {
       : "memory");
 }
 
-// Two bf16, negative ones as 0.
-__device__ inline uint32_t pack_relu(float low, float high) {
-  uint32_t both;
-  asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return both;
-}
-
 // keep_pair in three instructions: of (lane, threshold - 1) the larger one is another number than threshold - 1 iff the
-// lane is kept, and so are the two as bf16, unless threshold - 1 were a zero or a NaN. below: threshold - 1, twice.
-__device__ inline uint32_t quick_keep_pair(uint32_t pair, uint32_t lanes, uint32_t below) {
-  uint32_t larger, kept;
+// lane is kept, and so are the two as numbers, unless threshold - 1 were a zero or a NaN. below: threshold - 1, twice.
+template <class H>
+__device__ uint32_t quick_keep_pair(uint32_t pair, uint32_t lanes, uint32_t below) {
+  uint32_t larger;
   asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(lanes), "r"(below));
-  asm("set.neu.u32.bf16x2 %0, %1, %2;" : "=r"(kept) : "r"(larger), "r"(below));
-  return pair & kept;
+  return pair & Half<H>::differ(larger, below);
 }
 
-// A bit for each of eight bf16, 1 where it is not 0. None is negative.
+// A bit for each of eight numbers, 1 where it is not 0. None is negative.
 __device__ inline uint32_t nonzero_bits(const uint4& v) {
   constexpr uint32_t kCarry = 0x7FFF7FFF;  // takes what is not 0 to the sign
   const uint32_t low = pick_bytes(v.x + kCarry, v.y + kCarry, 0xFDB9);
@@ -148,13 +141,15 @@ struct Nothing {};
 
 // kBias: `write` takes a pair of scaled biases for each pair of the tile's columns. kHelpedRows: of a chunk of the last
 // tile, rows that another warp finishes.
+template <class H>
 struct DropoutEpilogue {
+  using Type = H;
   static constexpr bool kTransposedB = false, kWholeRows = false, kBias = true;
   static constexpr int kHelpedRows = 16;
 
-  Bf16* y;
+  H* y;
   uint8_t* gate;  // or null
-  const Bf16* bias;
+  const H* bias;
   int64_t y_stride, gate_stride;  // elements, bytes
   int rows, cols;
   DropoutArguments dropout;
@@ -162,7 +157,7 @@ struct DropoutEpilogue {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __device__ float2 fetch_biases(int col) const {
     const uint32_t two = col < cols ? *reinterpret_cast<const uint32_t*>(bias + col) : 0;
-    return {__uint_as_float(two << 16) * dropout.scale, __uint_as_float(two & 0xFFFF0000) * dropout.scale};
+    return {Half<H>::low(two) * dropout.scale, Half<H>::high(two) * dropout.scale};
   }
 
   __device__ void write(uint32_t slot, const float (&sums)[128], const float2* biases, const Writer& writer) const {
@@ -170,7 +165,7 @@ struct DropoutEpilogue {
     const float2* own = biases + writer.thread % 4;
     writer.write(
         slot, sums, [&](int unit) { return own[4 * unit]; },
-        [&](float2 two, float a, float b) { return pack_relu(fmaf(a, scale, two.x), fmaf(b, scale, two.y)); });
+        [&](float2 two, float a, float b) { return Half<H>::relu(fmaf(a, scale, two.x), fmaf(b, scale, two.y)); });
   }
 
   using Constants = PhiloxRows;
@@ -200,13 +195,14 @@ struct DropoutEpilogue {
     uint32_t lanes[4][4];
     random.lanes(lanes, row, column);
     const uint32_t limit = dropout.threshold << 16, below = (dropout.threshold - 1) * 0x10001;
-    const bool quick = quick_keep_possible(dropout.threshold);
+    const bool quick = quick_keep_possible<H>(dropout.threshold);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       uint32_t* const pairs[4] = {&v[i].x, &v[i].y, &v[i].z, &v[i].w};
 #pragma unroll
       for (int p = 0; p < 4; ++p) {
-        *pairs[p] = quick ? quick_keep_pair(*pairs[p], lanes[i][p], below) : keep_pair(*pairs[p], lanes[i][p], limit);
+        *pairs[p] =
+            quick ? quick_keep_pair<H>(*pairs[p], lanes[i][p], below) : keep_pair(*pairs[p], lanes[i][p], limit);
       }
     }
   }
@@ -214,7 +210,7 @@ struct DropoutEpilogue {
   // 16 rows of the chunk.
   __device__ void store(const uint4 (&v)[4], const Chunk& chunk) const {
     const int row = chunk.row + chunk.lane / 8, unit = chunk.col / 8 + chunk.lane % 8;
-    Bf16* to = y + row * y_stride + unit * 8;
+    H* to = y + row * y_stride + unit * 8;
     uint8_t* bits = gate + row * gate_stride + unit;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -227,11 +223,13 @@ struct DropoutEpilogue {
 #endif
 };
 
+template <class H>
 struct GateEpilogue {
+  using Type = H;
   static constexpr bool kTransposedB = true, kWholeRows = false, kBias = false;
   static constexpr int kHelpedRows = 0;
 
-  Bf16* dx;
+  H* dx;
   const uint8_t* gate;
   float* partial;                  // or null
   int64_t dx_stride, gate_stride;  // elements, bytes
@@ -242,7 +240,7 @@ struct GateEpilogue {
   __device__ void write(uint32_t slot, const float (&sums)[128], const float2*, const Writer& writer) const {
     writer.write(
         slot, sums, [](int) { return Nothing{}; },
-        [&](Nothing, float a, float b) { return pack(a * scale, b * scale); });
+        [&](Nothing, float a, float b) { return pack<H>(a * scale, b * scale); });
   }
 
   using Constants = Nothing;
@@ -305,7 +303,7 @@ struct GateEpilogue {
   // 16 rows of the chunk.
   __device__ void gate_and_store(const Chunk& chunk, uint32_t gates, float (&totals)[8]) const {
     const int row = chunk.row + chunk.lane / 8;
-    Bf16* to = dx + row * dx_stride + chunk.col + chunk.lane % 8 * 8;
+    H* to = dx + row * dx_stride + chunk.col + chunk.lane % 8 * 8;
     uint4 v[4];
     chunk.read(v);
 #pragma unroll
@@ -314,8 +312,8 @@ struct GateEpilogue {
                                  gate_pair(v[i].z, gates, i, 2), gate_pair(v[i].w, gates, i, 3)};
 #pragma unroll
       for (int p = 0; p < 4; ++p) {
-        totals[2 * p] += __uint_as_float(pairs[p] << 16);
-        totals[2 * p + 1] += __uint_as_float(pairs[p] & 0xFFFF0000);
+        totals[2 * p] += Half<H>::low(pairs[p]);
+        totals[2 * p + 1] += Half<H>::high(pairs[p]);
       }
       store_16(to, {pairs[0], pairs[1], pairs[2], pairs[3]}, row + 4 * i < rows);
       to += 4 * dx_stride;

@@ -66,11 +66,11 @@ __device__ void bring_second(const Stages& stages, const CUtensorMap& b, int col
   constexpr int kPart = kTileCols / kCluster;
   constexpr uint16_t kAll = (1 << kCluster) - 1;
   const int first = static_cast<int>(rank_in_cluster()) * kPart;
-  const uint32_t to = stages.at() + kBytesA + first * kDepth * sizeof(Bf16);
+  const uint32_t to = stages.at() + kBytesA + first * kDepth * kHalfBytes;
   if constexpr (kTransposedB) {
 #pragma unroll
     for (int i = 0; i < kPart; i += kDepth) {
-      load_box_to(to + i * kDepth * sizeof(Bf16), b, step * kDepth, col + first + i, stages.full_now(), kAll);
+      load_box_to(to + i * kDepth * kHalfBytes, b, step * kDepth, col + first + i, stages.full_now(), kAll);
     }
   } else {
     load_box_to(to, b, col + first, step * kDepth, stages.full_now(), kAll);
@@ -135,7 +135,7 @@ __device__ void release_stage(uint32_t barrier, int lane, int& awaited) {
 }
 
 // sums = the group's 64 rows of the tile's product.
-template <bool kTransposedB>
+template <class H, bool kTransposedB>
 __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kTransposedB>& bringer, const Writer& writer,
                               int steps, bool first, int& awaited) {
   constexpr uint32_t kStepA = 32, kStepB = kTransposedB ? 16 * 128 : 32;  // bytes, for 16 of the inner dimension
@@ -148,8 +148,8 @@ __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kTrans
     begin_products();
 #pragma unroll
     for (int i = 0; i < kDepth / 16; ++i) {
-      multiply_64x256<kTransposedB>(sums, a + descriptor_step(i * kStepA), b + descriptor_step(i * kStepB),
-                                    step > 0 || i > 0);
+      multiply_64x256<H, kTransposedB>(sums, a + descriptor_step(i * kStepA), b + descriptor_step(i * kStepB),
+                                       step > 0 || i > 0);
     }
     commit_products();
     wait_products<1>();
@@ -221,7 +221,7 @@ __device__ void multiply_tiles(Stages stages, Results results, Biases biases, Br
   int tile = shape.first(), awaited = shape.count() * shape.steps - kStages;
   while (true) {
     float sums[128];
-    multiply_tile(sums, stages, bringer, writer, shape.steps, tile == shape.first(), awaited);
+    multiply_tile<typename Epilogue::Type>(sums, stages, bringer, writer, shape.steps, tile == shape.first(), awaited);
     if constexpr (Epilogue::kBias) {
       biases.wait_full();
     }
@@ -368,8 +368,8 @@ void run_product(const View& result, const ConstView& a, const ConstView& w, con
   shape.tiles = shape.row_tiles * shape.column_tiles;
   shape.band = shape.column_tiles <= Shape::kNarrow ? 1 : Shape::kWideBand;
   shape.steps = static_cast<int>(a.cols / kDepth);
-  const CUtensorMap map_a = map_of(a, kTileRows);
-  const CUtensorMap map_b = map_of(w, Epilogue::kTransposedB ? kDepth : kTileCols / kCluster);
+  const CUtensorMap map_a = map_of<typename Epilogue::Type>(a, kTileRows);
+  const CUtensorMap map_b = map_of<typename Epilogue::Type>(w, Epilogue::kTransposedB ? kDepth : kTileCols / kCluster);
   const int clusters = std::min(shape.tiles, processors / kCluster);
   launch("fused_product_kernel", kernel, {clusters * kCluster, kThreads, kSharedBytes, stream, kCluster}, map_a, map_b,
          epilogue, shape);
@@ -380,39 +380,39 @@ void run_product(const View& result, const ConstView& a, const ConstView& w, con
 void fused_forward(const View& y, const ConstView& x, const ConstView& w, const ConstView& bias, const View& gate,
                    const DropoutArguments& dropout, int processors, cudaStream_t stream) {
   run_product(y, x, w,
-              DropoutEpilogue{.y = data<Bf16>(y),
-                              .gate = data<uint8_t>(gate),
-                              .bias = data<Bf16>(bias),
-                              .y_stride = y.stride,
-                              .gate_stride = gate.stride * 4,
-                              .rows = static_cast<int>(y.rows),
-                              .cols = static_cast<int>(y.cols),
-                              .dropout = dropout},
+              DropoutEpilogue<Bf16>{.y = data<Bf16>(y),
+                                    .gate = data<uint8_t>(gate),
+                                    .bias = data<Bf16>(bias),
+                                    .y_stride = y.stride,
+                                    .gate_stride = gate.stride * 4,
+                                    .rows = static_cast<int>(y.rows),
+                                    .cols = static_cast<int>(y.cols),
+                                    .dropout = dropout},
               processors, stream);
 }
 
 void fused_backward(const View& dx, const ConstView& dy, const ConstView& w, const ConstView& gate, float scale,
                     float* partial, int processors, cudaStream_t stream) {
   run_product(dx, dy, w,
-              GateEpilogue{.dx = data<Bf16>(dx),
-                           .gate = data<uint8_t>(gate),
-                           .partial = partial,
-                           .dx_stride = dx.stride,
-                           .gate_stride = gate.stride * 4,
-                           .rows = static_cast<int>(dx.rows),
-                           .cols = static_cast<int>(dx.cols),
-                           .scale = scale},
+              GateEpilogue<Bf16>{.dx = data<Bf16>(dx),
+                                 .gate = data<uint8_t>(gate),
+                                 .partial = partial,
+                                 .dx_stride = dx.stride,
+                                 .gate_stride = gate.stride * 4,
+                                 .rows = static_cast<int>(dx.rows),
+                                 .cols = static_cast<int>(dx.cols),
+                                 .scale = scale},
               processors, stream);
 }
 
-void fused_exponentials(const View& y, const ConstView& x, const ConstView& w, const ExponentialRows& rows,
+void fused_exponentials(const View& y, const ConstView& x, const ConstView& w, const ExponentialRows<Bf16>& rows,
                         int processors, cudaStream_t stream) {
   run_product(y, x, w,
-              ExponentialEpilogue{.y = data<Bf16>(y),
-                                  .y_stride = y.stride,
-                                  .rows = static_cast<int>(y.rows),
-                                  .cols = static_cast<int>(y.cols),
-                                  .of = rows},
+              ExponentialEpilogue<Bf16>{.y = data<Bf16>(y),
+                                        .y_stride = y.stride,
+                                        .rows = static_cast<int>(y.rows),
+                                        .cols = static_cast<int>(y.cols),
+                                        .of = rows},
               processors, stream);
 }
 

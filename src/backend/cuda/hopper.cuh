@@ -1,10 +1,8 @@
 // Hopper's own instructions (sm_90a): barriers in shared memory, the copy engine, products by a group of four warps.
 //
 // Addresses of shared memory are 32-bit (shared_of). Tiles lie as the copy engine writes them with its 128-byte
-// swizzle: rows of 64 bf16, eight rows a pattern of 1,024 bytes, whose beginning is a multiple of 1,024.
+// swizzle: rows of 64 numbers of 16 bits, eight rows a pattern of 1,024 bytes, whose beginning is a multiple of 1,024.
 #pragma once
-
-#include <cuda.h>
 
 #include "backend/cuda/device.cuh"
 
@@ -20,14 +18,15 @@ inline decltype(&cuTensorMapEncodeTiled) find_map_encoder() {
 }
 
 // How the copy engine sees a matrix: in boxes of `rows` rows and 64 columns.
-inline CUtensorMap map_of(const ConstView& view, int rows) {
+template <class H>
+CUtensorMap map_of(const ConstView& view, int rows) {
   static const auto encode = find_map_encoder();
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(view.cols), static_cast<cuuint64_t>(view.rows)};
-  const cuuint64_t stride = static_cast<cuuint64_t>(view.stride) * sizeof(Bf16);
+  const cuuint64_t stride = static_cast<cuuint64_t>(view.stride) * kHalfBytes;
   const cuuint32_t box[] = {64, static_cast<cuuint32_t>(rows)}, steps[] = {1, 1};
   CUtensorMap map;
-  const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(view.data), sizes,
-                                 &stride, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+  const CUresult status = encode(&map, Half<H>::kMapType, 2, const_cast<void*>(view.data), sizes, &stride, box, steps,
+                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   require(status == CUDA_SUCCESS, "the GPU's driver does not take a matrix of {} x {}, stride {}: error {}", view.rows,
           view.cols, view.stride, static_cast<int>(status));
@@ -223,13 +222,13 @@ __device__ void wait_products() {
 
 // sums [64, 256] = or += a [64, 16] b [16, 256]. Lane 4 g + t of warp w of the group holds in sums[4 j + i] row
 // 16 w + g (i < 2) or 16 w + g + 8 and column 8 j + 2 t + i % 2. b is given as [256, 16], transposed as [16, 256].
-template <bool kTransposedB>
+template <class H, bool kTransposedB>
 __device__ void multiply_64x256(float (&sums)[128], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n"
       ".reg .pred keeps;\n"
       "setp.ne.b32 keeps, %130, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.%132.%132\n"
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, \n"
       " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, \n"
       " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, \n"
@@ -241,16 +240,17 @@ __device__ void multiply_64x256(float (&sums)[128], uint64_t a, uint64_t b, bool
       "%128, %129, keeps, 1, 1, 0, %131;\n"
       "}"
       : TANDEM_SUMS_64(0), TANDEM_SUMS_64(64)
-      : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedB ? 1 : 0));
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposedB ? 1 : 0), "C"(Half<H>::kName));
 }
 
 // sums [64, 128] in the same way = or += a [64, 16] b [16, 128]; both are given transposed, as [16, 64] and [16, 128].
-__device__ inline void multiply_64x128(float (&sums)[64], uint64_t a, uint64_t b, bool add) {
+template <class H>
+__device__ void multiply_64x128(float (&sums)[64], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n"
       ".reg .pred keeps;\n"
       "setp.ne.b32 keeps, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.%67.%67\n"
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, \n"
       " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, \n"
       " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, \n"
@@ -258,7 +258,7 @@ __device__ inline void multiply_64x128(float (&sums)[64], uint64_t a, uint64_t b
       "%64, %65, keeps, 1, 1, 1, 1;\n"
       "}"
       : TANDEM_SUMS_64(0)
-      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)), "C"(Half<H>::kName));
 }
 
 #undef TANDEM_SUMS_64

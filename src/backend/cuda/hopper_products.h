@@ -27,20 +27,21 @@ void fused_backward(const View& dx, const ConstView& dy, const ConstView& w, con
 int64_t fused_parts(int64_t rows);
 
 // Of each row of logits. Parts: of kExponentialCols columns, side by side in rows of [parts, rows].
+template <class H>
 struct ExponentialRows {
   const int32_t* labels;  // -1: none
   const float* shifts;    // times log2(e): so far above the label's logit that its exponential is small
   float* label_logits;    // where there is a label
   float* sums;            // parts of the sum of e^(logit - shift) over all columns but the label
-  Bf16* most;             // parts of the largest logit, the label's left out
+  H* most;                // parts of the largest logit, the label's left out
 };
 constexpr int kExponentialCols = 256;
 // No exponential is larger than 2^kMostExponent, nor is the sum of 2^26 of them infinite: larger logits count as
 // shift + kMostExponent at the most.
 constexpr int kMostExponent = 100;
 
-// y = e^(x w' - shift), 0 at the label; x w' is rounded to bf16 first.
-void fused_exponentials(const View& y, const ConstView& x, const ConstView& w, const ExponentialRows& rows,
+// y = e^(x w' - shift), 0 at the label; x w' is rounded to 16 bits first.
+void fused_exponentials(const View& y, const ConstView& x, const ConstView& w, const ExponentialRows<Bf16>& rows,
                         int processors, cudaStream_t stream);
 
 // ---- projected_loss.cu: the loss around fused_exponentials

@@ -16,9 +16,10 @@ constexpr int kWarps = 8;
 constexpr int kColumns = kWarp * 8;  // of a block: a lane has eight
 constexpr int kRowsOfWarp = 4;
 
+template <class H>
 struct ActivateArguments {
-  Bf16* y;
-  const Bf16* x;
+  H* y;
+  const H* x;
   uint8_t* gate;  // or null: byte [row * gate_stride + col / 8] gets the bits of eight columns
   int64_t y_stride, x_stride, gate_stride;
   int64_t rows, cols;
@@ -35,8 +36,8 @@ __device__ uint8_t bits_of(const float (&values)[8]) {
 }
 
 // y = dropout(activation(x)), and the gate. Grid: (column blocks, row blocks).
-template <Activation kActivation, bool kVector>
-__global__ void __launch_bounds__(kWarps* kWarp) activate_kernel(const ActivateArguments a) {
+template <class H, Activation kActivation, bool kVector>
+__global__ void __launch_bounds__(kWarps* kWarp) activate_kernel(const ActivateArguments<H> a) {
   await_previous();
   const DropoutMask mask(a.dropout);
   const int64_t col = int64_t{blockIdx.x} * kColumns + threadIdx.x % kWarp * 8;
@@ -73,20 +74,20 @@ __global__ void __launch_bounds__(kWarps* kWarp) activate_kernel(const ActivateA
 
 void launch_activate(Activation activation, const View& y, const ConstView& x, const View& gate, const Dropout& dropout,
                      cudaStream_t stream) {
-  const ActivateArguments arguments{.y = data<Bf16>(y),
-                                    .x = data<Bf16>(x),
-                                    .gate = data<uint8_t>(gate),
-                                    .y_stride = y.stride,
-                                    .x_stride = x.stride,
-                                    .gate_stride = gate.stride * 4,
-                                    .rows = y.rows,
-                                    .cols = y.cols,
-                                    .dropout = DropoutArguments(dropout)};
+  const ActivateArguments<Bf16> arguments{.y = data<Bf16>(y),
+                                          .x = data<Bf16>(x),
+                                          .gate = data<uint8_t>(gate),
+                                          .y_stride = y.stride,
+                                          .x_stride = x.stride,
+                                          .gate_stride = gate.stride * 4,
+                                          .rows = y.rows,
+                                          .cols = y.cols,
+                                          .dropout = DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(y) && vectors_of_8(x);
   const dim3 grid(static_cast<unsigned>(divide_up(y.cols, kColumns)),
                   static_cast<unsigned>(divide_up(y.rows, kWarps * kRowsOfWarp)));
   with_activation(activation, [&]<Activation kActivation>() {
-    const auto kernel = vectors ? activate_kernel<kActivation, true> : activate_kernel<kActivation, false>;
+    const auto kernel = vectors ? activate_kernel<Bf16, kActivation, true> : activate_kernel<Bf16, kActivation, false>;
     launch("activate_kernel", kernel, {grid, kWarps * kWarp, 0, stream}, arguments);
   });
 }

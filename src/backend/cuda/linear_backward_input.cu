@@ -12,9 +12,10 @@ namespace {
 
 using namespace cuda;
 
+template <class H>
 struct MaskArguments {
-  Bf16* dx;
-  const Bf16* saved;    // the activation's input; relu: its output, where there is no gate
+  H* dx;
+  const H* saved;       // the activation's input; relu: its output, where there is no gate
   const uint8_t* gate;  // relu: a bit for each element where the gradient flows; or null
   float* partial;       // [parts, cols], or null
   int64_t dx_stride, saved_stride, gate_stride;
@@ -23,8 +24,8 @@ struct MaskArguments {
 };
 
 // What eight elements of a row are multiplied by.
-template <Activation kActivation, bool kVector>
-__device__ void mask_gradient(float (&gradient)[8], const MaskArguments& a, const DropoutMask& mask, int64_t row,
+template <Activation kActivation, bool kVector, class H>
+__device__ void mask_gradient(float (&gradient)[8], const MaskArguments<H>& a, const DropoutMask& mask, int64_t row,
                               int64_t col) {
   if constexpr (kActivation == Activation::relu) {  // both masks are in its zeros
     if (a.gate != nullptr) {
@@ -57,8 +58,8 @@ __device__ void mask_gradient(float (&gradient)[8], const MaskArguments& a, cons
 }
 
 // dx *= activation' * dropout mask; partial[part] = the columns' sums of the part's rows. Grid: (column blocks, parts).
-template <Activation kActivation, bool kVector>
-__global__ void __launch_bounds__(kSumThreads) mask_gradient_kernel(const MaskArguments a) {
+template <class H, Activation kActivation, bool kVector>
+__global__ void __launch_bounds__(kSumThreads) mask_gradient_kernel(const MaskArguments<H> a) {
   await_previous();
   const DropoutMask mask(a.dropout);
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -115,20 +116,21 @@ void op::LinearBackwardInput::run(CudaBackend& gpu) const {
   const int64_t column_blocks = divide_up(dx.cols, kSumColumns);
   const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dx.rows, 32), 8 * gpu.processors() / column_blocks));
   float* partial = sums ? gpu.late_sums().room(parts * dx.cols) : nullptr;
-  const MaskArguments arguments{.dx = data<Bf16>(dx),
-                                .saved = data<Bf16>(saved),
-                                .gate = data<uint8_t>(bits),
-                                .partial = partial,
-                                .dx_stride = dx.stride,
-                                .saved_stride = saved.stride,
-                                .gate_stride = bits.stride * 4,
-                                .rows = dx.rows,
-                                .cols = dx.cols,
-                                .dropout = drop};
+  const MaskArguments<Bf16> arguments{.dx = data<Bf16>(dx),
+                                      .saved = data<Bf16>(saved),
+                                      .gate = data<uint8_t>(bits),
+                                      .partial = partial,
+                                      .dx_stride = dx.stride,
+                                      .saved_stride = saved.stride,
+                                      .gate_stride = bits.stride * 4,
+                                      .rows = dx.rows,
+                                      .cols = dx.cols,
+                                      .dropout = drop};
   const bool vectors = vectors_of_8(dx) && (!bits.empty() || vectors_of_8(saved));
   const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
   with_activation(activation, [&]<Activation kActivation>() {
-    const auto kernel = vectors ? mask_gradient_kernel<kActivation, true> : mask_gradient_kernel<kActivation, false>;
+    const auto kernel =
+        vectors ? mask_gradient_kernel<Bf16, kActivation, true> : mask_gradient_kernel<Bf16, kActivation, false>;
     launch("mask_gradient_kernel", kernel, {grid, kSumThreads, 0, gpu.queue()}, arguments);
   });
   if (sums) {

@@ -9,9 +9,9 @@ namespace {
 using namespace cuda;
 
 // partial[part, col] = sum of dy[row, col] over the rows of the part. Grid: (column blocks, parts).
-template <bool kVector>
+template <class H, bool kVector>
 __global__ void __launch_bounds__(kSumThreads)
-    column_sums_kernel(float* partial, const Bf16* dy, int64_t stride, int64_t rows, int64_t cols) {
+    column_sums_kernel(float* partial, const H* dy, int64_t stride, int64_t rows, int64_t cols) {
   await_previous();
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int64_t first_col = int64_t{blockIdx.x} * kSumColumns, col = first_col + lane * 8;
@@ -43,7 +43,7 @@ void sum_columns(const View& sums, const ConstView& dy, bool accumulate, CudaBac
   const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dy.rows, 64), 8 * gpu.processors() / column_blocks));
   float* partial = gpu.late_sums().room(parts * dy.cols);
   const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
-  const auto kernel = vectors_of_8(dy) ? column_sums_kernel<true> : column_sums_kernel<false>;
+  const auto kernel = vectors_of_8(dy) ? column_sums_kernel<Bf16, true> : column_sums_kernel<Bf16, false>;
   launch("column_sums_kernel", kernel, {grid, kSumThreads, 0, gpu.queue()}, partial, data<Bf16>(dy), dy.stride, dy.rows,
          dy.cols);
   gpu.late_sums().add(sums_of(sums, accumulate), partial, parts);

@@ -11,26 +11,27 @@ namespace tandem::backend::cuda {
 
 // A row that is read once and stays in registers: kVectors times eight logits a thread. kBlocks: of these blocks that
 // a multiprocessor holds, so that some load while others compute.
-template <int kBlockThreads, int kVectors, int kBlockCount>
+template <class H, int kBlockThreads, int kVectors, int kBlockCount>
 class HeldRow {
  public:
+  using Type = H;
   static constexpr int kThreads = kBlockThreads, kBlocks = kBlockCount;
   static constexpr int64_t kMostCols = int64_t{8} * kThreads * kVectors;
   // Dynamic shared memory for a row on its way, if that is what every GPU has for its blocks.
   static constexpr int kRoom = 2 * kMostCols <= 65536 ? static_cast<int>(2 * kMostCols) : 0;
 
-  __device__ HeldRow(const Bf16* row, int64_t cols) : cols_(static_cast<int>(cols)) {
+  __device__ HeldRow(const H* row, int64_t cols) : cols_(static_cast<int>(cols)) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       if (column(v) < cols_) {
-        values_[v] = load_vector(row + column(v));
+        values_[v] = load_vector<H>(row + column(v));
       }
     }
   }
 
   // Sends a row on its way into shared memory. A thread reads back only what it has copied itself, so no barrier is
   // needed; it must have made use of all that it took before.
-  __device__ static void fetch(const Bf16* row, int64_t cols) {
+  __device__ static void fetch(const H* row, int64_t cols) {
     if constexpr (kRoom > 0) {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
@@ -43,14 +44,14 @@ class HeldRow {
   }
 
   // The row, which was fetched last.
-  __device__ static HeldRow take(const Bf16* row, int64_t cols) {
+  __device__ static HeldRow take(const H* row, int64_t cols) {
     if constexpr (kRoom > 0) {
       __pipeline_wait_prior(0);
       HeldRow held(static_cast<int>(cols));
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         if (column(v) < held.cols_) {
-          held.values_[v] = load_vector(place(v));
+          held.values_[v] = load_vector<H>(place(v));
         }
       }
       return held;
@@ -61,7 +62,7 @@ class HeldRow {
 
   // The largest of the thread's logits; NaN is passed over.
   __device__ float largest() const {
-    __nv_bfloat162 most = __float2bfloat162_rn(-INFINITY);
+    typename Half<H>::Pair most = Half<H>::twice(-INFINITY);
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       if (column(v) < cols_) {
@@ -101,7 +102,7 @@ class HeldRow {
 
   // row[column] = function(logit) for each of the thread's logits.
   template <class Function>
-  __device__ void write(Bf16* row, const Function& function) const {
+  __device__ void write(H* row, const Function& function) const {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       if (column(v) < cols_) {
@@ -111,12 +112,12 @@ class HeldRow {
         for (int i = 0; i < 8; ++i) {
           results[i] = function(results[i]);
         }
-        store_vector(row + column(v), Bf16x8::pack(results));
+        store_vector(row + column(v), Half8<H>::pack(results));
       }
     }
   }
 
-  __device__ static void clear(Bf16* row, int64_t cols) {
+  __device__ static void clear(H* row, int64_t cols) {
     for (int64_t col = int64_t{8} * threadIdx.x; col < cols; col += 8 * kThreads) {
       *reinterpret_cast<uint4*>(row + col) = uint4{};
     }
@@ -134,18 +135,20 @@ class HeldRow {
   __device__ static int column(int vector) { return 8 * (static_cast<int>(threadIdx.x) + vector * kThreads); }
 
   int cols_;
-  Bf16x8 values_[kVectors];
+  Half8<H> values_[kVectors];
 };
 
 // A row of any width and address, read anew for each pass; the same interface.
+template <class H>
 class StreamedRow {
  public:
+  using Type = H;
   static constexpr int kThreads = 512, kBlocks = 3, kRoom = 0;
 
-  __device__ static void fetch(const Bf16* /*row*/, int64_t /*cols*/) {}
-  __device__ static StreamedRow take(const Bf16* row, int64_t cols) { return {row, cols}; }
+  __device__ static void fetch(const H* /*row*/, int64_t /*cols*/) {}
+  __device__ static StreamedRow take(const H* row, int64_t cols) { return {row, cols}; }
 
-  __device__ StreamedRow(const Bf16* row, int64_t cols) : row_(row), cols_(static_cast<int>(cols)) {}
+  __device__ StreamedRow(const H* row, int64_t cols) : row_(row), cols_(static_cast<int>(cols)) {}
 
   __device__ float largest() const {
     float most = -INFINITY;
@@ -155,42 +158,42 @@ class StreamedRow {
   template <class Body>
   __device__ void each(const Body& body) const {
     for (int col = static_cast<int>(threadIdx.x); col < cols_; col += kThreads) {
-      body(__bfloat162float(row_[col]), col);
+      body(to_float(row_[col]), col);
     }
   }
   __device__ void stay_packed() {}
   template <class Function>
-  __device__ void write(Bf16* row, const Function& function) const {
-    each([&](float logit, int col) { row[col] = __float2bfloat16_rn(function(logit)); });
+  __device__ void write(H* row, const Function& function) const {
+    each([&](float logit, int col) { row[col] = from_float<H>(function(logit)); });
   }
-  __device__ static void clear(Bf16* row, int64_t cols) {
+  __device__ static void clear(H* row, int64_t cols) {
     for (int64_t col = threadIdx.x; col < cols; col += kThreads) {
-      row[col] = __float2bfloat16_rn(0.0F);
+      row[col] = from_float<H>(0.0F);
     }
   }
   __device__ static bool owns(int column) { return column % kThreads == static_cast<int>(threadIdx.x); }
 
  private:
-  const Bf16* row_;
+  const H* row_;
   int cols_;
 };
 
 // body.operator()<Row>() with the type that fits these logits.
-template <class Body>
+template <class H, class Body>
 void with_row_type(const ConstView& logits, const Body& body) {
   const bool vectors = vectors_of_8(logits);
-  if (vectors && logits.cols <= HeldRow<512, 1, 3>::kMostCols) {
-    body.template operator()<HeldRow<512, 1, 3>>();
-  } else if (vectors && logits.cols <= HeldRow<512, 2, 3>::kMostCols) {
-    body.template operator()<HeldRow<512, 2, 3>>();
-  } else if (vectors && logits.cols <= HeldRow<512, 4, 2>::kMostCols) {
-    body.template operator()<HeldRow<512, 4, 2>>();
-  } else if (vectors && logits.cols <= HeldRow<512, 8, 2>::kMostCols) {
-    body.template operator()<HeldRow<512, 8, 2>>();
-  } else if (vectors && logits.cols <= HeldRow<1024, 8, 1>::kMostCols) {
-    body.template operator()<HeldRow<1024, 8, 1>>();
+  if (vectors && logits.cols <= HeldRow<H, 512, 1, 3>::kMostCols) {
+    body.template operator()<HeldRow<H, 512, 1, 3>>();
+  } else if (vectors && logits.cols <= HeldRow<H, 512, 2, 3>::kMostCols) {
+    body.template operator()<HeldRow<H, 512, 2, 3>>();
+  } else if (vectors && logits.cols <= HeldRow<H, 512, 4, 2>::kMostCols) {
+    body.template operator()<HeldRow<H, 512, 4, 2>>();
+  } else if (vectors && logits.cols <= HeldRow<H, 512, 8, 2>::kMostCols) {
+    body.template operator()<HeldRow<H, 512, 8, 2>>();
+  } else if (vectors && logits.cols <= HeldRow<H, 1024, 8, 1>::kMostCols) {
+    body.template operator()<HeldRow<H, 1024, 8, 1>>();
   } else {
-    body.template operator()<StreamedRow>();
+    body.template operator()<StreamedRow<H>>();
   }
 }
 

@@ -10,18 +10,13 @@ namespace {
 
 using namespace cuda;
 
-__device__ float widen(float value) { return value; }
-__device__ float widen(Bf16 value) { return __bfloat162float(value); }
-__device__ void narrow(float& to, float value) { to = value; }
-__device__ void narrow(Bf16& to, float value) { to = __float2bfloat16_rn(value); }
-
 template <class To, class From>
 __global__ void convert_kernel(To* to, int64_t to_stride, const From* from, int64_t from_stride, int64_t rows,
                                int64_t cols) {
   await_previous();
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows * cols;
        i += int64_t{gridDim.x} * blockDim.x) {
-    narrow(to[i / cols * to_stride + i % cols], widen(from[i / cols * from_stride + i % cols]));
+    to[i / cols * to_stride + i % cols] = from_float<To>(to_float(from[i / cols * from_stride + i % cols]));
   }
 }
 

@@ -1,4 +1,4 @@
-// Tensor cores: fragments in registers and their products (mma.m16n8k16: bf16 in, f32 sums).
+// Tensor cores: fragments in registers and their products (mma.m16n8k16: 16-bit numbers in, f32 sums).
 //
 // Lane 4 g + t of a warp holds, of a 16 x 8 block of sums, the elements (g, 2t), (g, 2t + 1), (g + 8, 2t) and
 // (g + 8, 2t + 1).
@@ -47,17 +47,13 @@ __device__ inline void store_fragment(uint32_t at, const Fragment& f) {
 }
 
 // sums [16, 8] += a [16, 16] b [16, 8], b in two halves of its rows.
-__device__ inline void multiply(float (&sums)[4], const Fragment& a, uint32_t b0, uint32_t b1) {
+template <class H>
+__device__ void multiply(float (&sums)[4], const Fragment& a, uint32_t b0, uint32_t b1) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "mma.sync.aligned.m16n8k16.row.col.f32.%10.%10.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1));
-}
-
-__device__ inline uint32_t pack(float low, float high) {
-  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&both);
+      : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1), "C"(Half<H>::kName));
 }
 
 // Nearly exact; numbers below 2^-126 count as 0.

@@ -24,12 +24,13 @@ struct Parameters {
 constexpr uint32_t kSentBytes = kChunkRows * 2 * sizeof(float);
 constexpr int kMeetings = 2 * (kGroups + 1) * kGroupWarps;
 
+template <class H>
 struct NormArguments {
-  Bf16* sum;
-  Bf16* normed;
+  H* sum;
+  H* normed;
   float* statistics;
-  const Bf16* residual;
-  const Bf16* bias;  // or null
+  const H* residual;
+  const H* bias;  // or null
   const float *gamma, *beta;
   int64_t sum_stride, normed_stride, statistics_stride, residual_stride;
   int rows;
@@ -124,16 +125,14 @@ __device__ inline void store_8(float* to, float x, float y, bool where) {
       : "memory");
 }
 
-__device__ inline float low_of(uint32_t pair) { return __uint_as_float(pair << 16); }
-__device__ inline float high_of(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000); }
-
 __device__ inline int col_of(int rank, int lane) { return rank * kTileCols + lane % 8 * 8; }  // the lane's first one
 using Units = uint4[kRows];  // that a lane has of one part
 
 // Of the rows from first_row on.
-__device__ inline void fetch_residual(Units& residual, const NormArguments& a, int first_row, int col, int lane) {
+template <class H>
+__device__ void fetch_residual(Units& residual, const NormArguments<H>& a, int first_row, int col, int lane) {
   const int row = first_row + lane / 8;
-  const Bf16* from = a.residual + row * a.residual_stride + col;
+  const H* from = a.residual + row * a.residual_stride + col;
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     residual[i] = load_16(from, row + 4 * i < a.rows);
@@ -142,14 +141,14 @@ __device__ inline void fetch_residual(Units& residual, const NormArguments& a, i
 }
 
 // What a warp makes of its rows. The sum takes the branch's place in shared memory until the row's moments are known.
-template <int kCluster>
+template <class H, int kCluster>
 struct Finisher {
-  const NormArguments& a;
+  const NormArguments<H>& a;
   const Parameters& parameters;
   PhiloxRows random;
   int rank, lane;
 
-  __device__ Finisher(const NormArguments& arguments, const Parameters& of_columns, int own_rank, int own_lane)
+  __device__ Finisher(const NormArguments<H>& arguments, const Parameters& of_columns, int own_rank, int own_lane)
       : a(arguments),
         parameters(of_columns),
         random(*reinterpret_cast<const PhiloxRows*>(of_columns.random)),
@@ -171,10 +170,10 @@ struct Finisher {
     const uint32_t below = (a.dropout.threshold - 1) * 0x10001;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      branch[i].x = quick_keep_pair(branch[i].x, lanes[i][0], below);
-      branch[i].y = quick_keep_pair(branch[i].y, lanes[i][1], below);
-      branch[i].z = quick_keep_pair(branch[i].z, lanes[i][2], below);
-      branch[i].w = quick_keep_pair(branch[i].w, lanes[i][3], below);
+      branch[i].x = quick_keep_pair<H>(branch[i].x, lanes[i][0], below);
+      branch[i].y = quick_keep_pair<H>(branch[i].y, lanes[i][1], below);
+      branch[i].z = quick_keep_pair<H>(branch[i].z, lanes[i][2], below);
+      branch[i].w = quick_keep_pair<H>(branch[i].w, lanes[i][3], below);
     }
   }
 
@@ -182,7 +181,7 @@ struct Finisher {
   __device__ uint4 sum_of(const uint4& residual, const uint4& branch) const {
     const float scale = a.dropout.scale;
     const auto sum = [scale](uint32_t x, uint32_t y) {
-      return pack(fmaf(low_of(y), scale, low_of(x)), fmaf(high_of(y), scale, high_of(x)));
+      return pack<H>(fmaf(Half<H>::low(y), scale, Half<H>::low(x)), fmaf(Half<H>::high(y), scale, Half<H>::high(x)));
     };
     return {sum(residual.x, branch.x), sum(residual.y, branch.y), sum(residual.z, branch.z), sum(residual.w, branch.w)};
   }
@@ -193,7 +192,7 @@ struct Finisher {
   __device__ void add_branch(Moments (&own)[kRows], Units& residual, uint32_t chunk, int first_row,
                              int next_row) const {
     const int row = first_row + lane / 8;
-    Bf16* to = a.sum + row * a.sum_stride + col();
+    H* to = a.sum + row * a.sum_stride + col();
     float first[kRows] = {}, totals[kRows] = {}, squares[kRows] = {};
 #pragma unroll 1
     for (int part = 0; part < kParts; ++part) {
@@ -216,11 +215,11 @@ struct Finisher {
         store_16(to + 4 * i * a.sum_stride, v[i], row + 4 * i < a.rows);
         store_shared(place(chunk, part, i), v[i]);
         const uint32_t pairs[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
-        first[i] = part == 0 ? low_of(pairs[0]) : first[i];
+        first[i] = part == 0 ? Half<H>::low(pairs[0]) : first[i];
         float low_total = 0, high_total = 0, low_squares = 0, high_squares = 0;
 #pragma unroll
         for (const uint32_t pair : pairs) {
-          const float low = low_of(pair) - first[i], high = high_of(pair) - first[i];
+          const float low = Half<H>::low(pair) - first[i], high = Half<H>::high(pair) - first[i];
           low_total += low;
           high_total += high;
           low_squares = fmaf(low, low, low_squares);
@@ -263,7 +262,7 @@ struct Finisher {
       store_8(a.statistics + (row + 4 * i) * a.statistics_stride, all[i].mean, rstd[i],
               rank == 0 && lane % 8 == i && row + 4 * i < a.rows);
     }
-    Bf16* const to = a.normed + row * a.normed_stride + col();
+    H* const to = a.normed + row * a.normed_stride + col();
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
       float4 of_columns[4];
@@ -274,8 +273,8 @@ struct Finisher {
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         const auto norm = [&](uint32_t pair, const float4& two) {
-          return pack(fmaf(fmaf(low_of(pair), rstd[i], offset[i]), two.x, two.y),
-                      fmaf(fmaf(high_of(pair), rstd[i], offset[i]), two.z, two.w));
+          return pack<H>(fmaf(fmaf(Half<H>::low(pair), rstd[i], offset[i]), two.x, two.y),
+                         fmaf(fmaf(Half<H>::high(pair), rstd[i], offset[i]), two.z, two.w));
         };
         uint4& u = v[part][i];
         u = {norm(u.x, of_columns[0]), norm(u.y, of_columns[1]), norm(u.z, of_columns[2]), norm(u.w, of_columns[3])};
@@ -309,14 +308,15 @@ struct Finisher {
 };
 
 // In all threads.
-__device__ inline void fetch_parameters(Parameters& to, const NormArguments& a, int rank) {
+template <class H>
+__device__ void fetch_parameters(Parameters& to, const NormArguments<H>& a, int rank) {
   const int thread = threadIdx.x;
   if (thread < kTileCols) {
     const int col = rank * kTileCols + thread, unit = thread / 8, k = thread % 8 / 2, second = thread % 2;
     float2* const norm = reinterpret_cast<float2*>(&to.norm[k][unit]);
     norm[second] = {a.gamma[col], a.beta[col]};
     float* const bias = reinterpret_cast<float*>(&to.bias[unit / 2][k]);
-    bias[unit % 2 * 2 + second] = a.bias != nullptr ? __bfloat162float(a.bias[col]) : 0.0F;
+    bias[unit % 2 * 2 + second] = a.bias != nullptr ? to_float(a.bias[col]) : 0.0F;
   } else if (thread < kTileCols + kUnits) {
     const PhiloxRows random(a.dropout);
     const auto column = random.column(rank * kUnits + thread - kTileCols);

@@ -12,8 +12,9 @@ __device__ inline float2 sum_of_warp(float2 values) { return {sum_of_warp(values
 
 // kThreads threads of a block of kBlock hold one row, kVectorCount times eight columns each: thread t has the columns
 // [8 g, 8 g + 8) for its groups g = t, t + kThreads, ... kVector: whole, aligned vectors.
-template <int kThreadCount, int kVectorCount, bool kVector, int kBlockThreads>
+template <class H, int kThreadCount, int kVectorCount, bool kVector, int kBlockThreads>
 struct NormRow {
+  using Type = H;
   static constexpr int kBlock = kBlockThreads;
   static constexpr int kThreads = kThreadCount;
   static constexpr int kVectors = kVectorCount;
@@ -28,20 +29,18 @@ struct NormRow {
   __device__ static bool has(int vector, int i, int cols) { return column(vector) + (kVector ? 0 : i) < cols; }
 
   // Absent columns read as 0.
-  __device__ static void load(Bf16x8 (&to)[kVectors], const Bf16* row, int cols) {
+  __device__ static void load(Half8<H> (&to)[kVectors], const H* row, int cols) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       if constexpr (kVector) {
-        to[v] = has(v, 0, cols) ? load_vector(row + column(v)) : Bf16x8{};
+        to[v] = has(v, 0, cols) ? load_vector<H>(row + column(v)) : Half8<H>{};
       } else {
-        float values[8];
-        load8<false>(values, row, column(v), cols);
-        to[v] = Bf16x8::pack(values);
+        to[v] = load_packed<false>(row, column(v), cols);
       }
     }
   }
 
-  __device__ static void store(Bf16* row, int cols, const Bf16x8 (&from)[kVectors]) {
+  __device__ static void store(H* row, int cols, const Half8<H> (&from)[kVectors]) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       if constexpr (!kVector) {
@@ -136,20 +135,20 @@ struct NormRow {
 };
 
 // body.operator()<Row>() with the type that fits rows of this width, in blocks of at least kBlock threads.
-template <int kBlock, class Body>
+template <class H, int kBlock, class Body>
 void with_norm_row(int64_t cols, bool vectors, const Body& body) {
   require(cols <= kWidestNorm, "a norm over {} columns; on a GPU it has at most {}", cols, kWidestNorm);
   const auto choose = [&]<bool kVector>() {
     if (cols <= 256) {
-      body.template operator()<NormRow<32, 1, kVector, kBlock>>();
+      body.template operator()<NormRow<H, 32, 1, kVector, kBlock>>();
     } else if (cols <= 512) {
-      body.template operator()<NormRow<32, 2, kVector, kBlock>>();
+      body.template operator()<NormRow<H, 32, 2, kVector, kBlock>>();
     } else if (cols <= 1024) {
-      body.template operator()<NormRow<64, 2, kVector, kBlock>>();
+      body.template operator()<NormRow<H, 64, 2, kVector, kBlock>>();
     } else if (cols <= 2048) {
-      body.template operator()<NormRow<128, 2, kVector, kBlock>>();
+      body.template operator()<NormRow<H, 128, 2, kVector, kBlock>>();
     } else {
-      body.template operator()<NormRow<256, 4, kVector, 256>>();
+      body.template operator()<NormRow<H, 256, 4, kVector, 256>>();
     }
   };
   if (vectors) {

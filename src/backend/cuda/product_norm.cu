@@ -76,7 +76,7 @@ __device__ void release_stage(uint32_t barrier, int lane) {
 }
 
 // sums += the group's 64 rows of the tile's product.
-template <int kCluster>
+template <class H, int kCluster>
 __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kCluster>& bringer, int steps, int group,
                               int lane) {
   constexpr uint32_t kStep = 32;  // bytes, for 16 of the inner dimension
@@ -88,7 +88,7 @@ __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kClust
     begin_products();
 #pragma unroll
     for (int i = 0; i < kDepth / 16; ++i) {
-      multiply_64x256<false>(sums, x + descriptor_step(i * kStep), w + descriptor_step(i * kStep), true);
+      multiply_64x256<H, false>(sums, x + descriptor_step(i * kStep), w + descriptor_step(i * kStep), true);
     }
     commit_products();
     wait_products<1>();
@@ -122,7 +122,7 @@ struct OwnRows {
 };
 
 // All tiles of the block. The last one has no next one behind which it could be finished: each warp does its own rows.
-template <int kCluster, class Own>
+template <class H, int kCluster, class Own>
 __device__ void multiply_tiles(Stages stages, Results results, Bringer<kCluster> bringer, const float4 (*bias)[4],
                                const Shape& shape, const Writer& writer, const Own& own) {
   results.slot = writer.group;
@@ -134,7 +134,7 @@ __device__ void multiply_tiles(Stages stages, Results results, Bringer<kCluster>
   }
   while (tile < shape.tiles) {
     float sums[128] = {};  // so that the ones before are not kept
-    multiply_tile<kCluster>(sums, stages, bringer, shape.steps, writer.group, lane);
+    multiply_tile<H, kCluster>(sums, stages, bringer, shape.steps, writer.group, lane);
     const bool last = tile + bringer.tiles_at_once >= shape.tiles;
     Units residual;
     if (last) {
@@ -145,7 +145,7 @@ __device__ void multiply_tiles(Stages stages, Results results, Bringer<kCluster>
       add_bias(sums, bias, writer.thread);
     }
     writer.write(
-        results.at(), sums, [](int) { return 0; }, [](int, float a, float b) { return pack(a, b); });
+        results.at(), sums, [](int) { return 0; }, [](int, float a, float b) { return pack<H>(a, b); });
     __syncwarp();
     if (!last && lane == 0) {
       arrive(results.full_now());
@@ -161,10 +161,10 @@ __device__ void multiply_tiles(Stages stages, Results results, Bringer<kCluster>
 
 #endif
 
-template <int kCluster>
+template <class H, int kCluster>
 __global__ void __launch_bounds__(kThreads, 1)
     product_norm_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w,
-                        const __grid_constant__ CUtensorMap residual, const __grid_constant__ NormArguments a,
+                        const __grid_constant__ CUtensorMap residual, const __grid_constant__ NormArguments<H> a,
                         const Shape shape) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __shared__ uint64_t barriers[2 * (kStages + kGroups) + kMeetings];
@@ -223,15 +223,15 @@ __global__ void __launch_bounds__(kThreads, 1)
       fetch_residual(rows, a, row_of(tile, group), col_of(rank, lane), lane);
     };
     const auto finish = [&](Units& rows, int tile, uint32_t slot) {
-      Finisher<kCluster>(a, parameters, rank, lane)
+      Finisher<H, kCluster>(a, parameters, rank, lane)
           .finish(rows, slot + number * kChunkRows * 128, row_of(tile, group), meeting(0), 0, a.rows);
     };
-    multiply_tiles<kCluster>(stages, results, bringer, a.bias != nullptr ? parameters.bias : nullptr, shape,
-                             {.group = group, .thread = thread},
-                             OwnRows<decltype(fetch), decltype(finish)>{fetch, finish});
+    multiply_tiles<H, kCluster>(stages, results, bringer, a.bias != nullptr ? parameters.bias : nullptr, shape,
+                                {.group = group, .thread = thread},
+                                OwnRows<decltype(fetch), decltype(finish)>{fetch, finish});
   } else {
     lower_registers<152>();
-    const Finisher<kCluster> finisher(a, parameters, rank, lane);
+    const Finisher<H, kCluster> finisher(a, parameters, rank, lane);
     int tile = cluster;
     Units rows;  // of the residual
     fetch_residual(rows, a, row_of(tile, results.slot), col_of(rank, lane), lane);
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 // Clusters of four do not fill all parts of the GPU.
 template <int kCluster>
 int clusters_at_once(int processors) {
-  check(cudaFuncSetAttribute(product_norm_kernel<kCluster>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+  check(cudaFuncSetAttribute(product_norm_kernel<Bf16, kCluster>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              kSharedBytes<kCluster>),
         "asking for shared memory");
   if (kCluster == 2) {
@@ -269,40 +269,40 @@ int clusters_at_once(int processors) {
   config.attrs = &attribute;
   config.numAttrs = 1;
   int clusters = 0;
-  check(cudaOccupancyMaxActiveClusters(&clusters, product_norm_kernel<kCluster>, &config), "asking for clusters");
+  check(cudaOccupancyMaxActiveClusters(&clusters, product_norm_kernel<Bf16, kCluster>, &config), "asking for clusters");
   return std::min(clusters, processors / kCluster);
 }
 
 template <int kCluster>
 void run(const op::LinearResidualNorm& p, int processors, cudaStream_t stream) {
-  const auto kernel = product_norm_kernel<kCluster>;
+  const auto kernel = product_norm_kernel<Bf16, kCluster>;
   const Shape shape{.tiles = static_cast<int>(divide_up(p.normed.rows, kTileRows)),
                     .steps = static_cast<int>(p.x.cols / kDepth)};
-  const NormArguments arguments{.sum = data<Bf16>(p.sum),
-                                .normed = data<Bf16>(p.normed),
-                                .statistics = data<float>(p.statistics),
-                                .residual = data<const Bf16>(p.residual),
-                                .bias = data<const Bf16>(p.bias),
-                                .gamma = data<const float>(p.gamma),
-                                .beta = data<const float>(p.beta),
-                                .sum_stride = p.sum.stride,
-                                .normed_stride = p.normed.stride,
-                                .statistics_stride = p.statistics.stride,
-                                .residual_stride = p.residual.stride,
-                                .rows = static_cast<int>(p.normed.rows),
-                                .share = 1.0F / static_cast<float>(p.normed.cols),
-                                .dropout = DropoutArguments(p.dropout)};
+  const NormArguments<Bf16> arguments{.sum = data<Bf16>(p.sum),
+                                      .normed = data<Bf16>(p.normed),
+                                      .statistics = data<float>(p.statistics),
+                                      .residual = data<const Bf16>(p.residual),
+                                      .bias = data<const Bf16>(p.bias),
+                                      .gamma = data<const float>(p.gamma),
+                                      .beta = data<const float>(p.beta),
+                                      .sum_stride = p.sum.stride,
+                                      .normed_stride = p.normed.stride,
+                                      .statistics_stride = p.statistics.stride,
+                                      .residual_stride = p.residual.stride,
+                                      .rows = static_cast<int>(p.normed.rows),
+                                      .share = 1.0F / static_cast<float>(p.normed.cols),
+                                      .dropout = DropoutArguments(p.dropout)};
   const int clusters = std::min(shape.tiles, clusters_at_once<kCluster>(processors));
   launch("product_norm_kernel", kernel,
          {static_cast<unsigned>(clusters * kCluster), kThreads, kSharedBytes<kCluster>, stream, kCluster},
-         map_of(p.x, kTileRows / kCluster), map_of(p.w.plain(), kTileCols), map_of(p.residual, kTileRows), arguments,
-         shape);
+         map_of<Bf16>(p.x, kTileRows / kCluster), map_of<Bf16>(p.w.plain(), kTileCols),
+         map_of<Bf16>(p.residual, kTileRows), arguments, shape);
 }
 
 }  // namespace
 
 std::optional<int> norm_clusters_of_4(int processors) {
-  return has_body(product_norm_kernel<4>) ? std::optional(clusters_at_once<4>(processors)) : std::nullopt;
+  return has_body(product_norm_kernel<Bf16, 4>) ? std::optional(clusters_at_once<4>(processors)) : std::nullopt;
 }
 
 void product_norm(const op::LinearResidualNorm& p, ProductKernel kernel, int processors, cudaStream_t stream) {

@@ -46,7 +46,7 @@ constexpr int64_t kShallow = 512, kFullShallowRounds = 72;
 bool norm_takes(const op::LinearResidualNorm& p, const Chip& chip) {
   const bool narrow = p.normed.cols == 2 * kTileCols, wide = p.normed.cols == 4 * kTileCols;
   const DropoutArguments dropout(p.dropout);
-  const bool drops = !dropout.on() || quick_keep_possible(dropout.threshold);
+  const bool drops = !dropout.on() || quick_keep_possible<Bf16>(dropout.threshold);
   const bool pairs = reinterpret_cast<uintptr_t>(p.statistics.data) % 8 == 0 && p.statistics.stride % 2 == 0;
   const bool fits = p.x.dtype == DType::bf16 && p.gamma.dtype == DType::f32 && !p.sum.empty() && vectors_of_8(p.sum) &&
                     vectors_of_8(p.normed) && vectors_of_8(p.residual) && vectors_of_8(p.x) &&

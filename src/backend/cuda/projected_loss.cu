@@ -27,15 +27,16 @@ constexpr int kMostVectors = kWidestLoss / kPerWarp;  // so of a row
 // 131 above the label's before it is taken for a smaller one (kMostExponent).
 constexpr int kLabelExponent = -90;
 
+template <class H>
 struct Arguments {
-  const Bf16* x;
-  const Bf16* w;
-  Bf16* e;       // [rows + 8, pieces]
-  Bf16* scaled;  // [rows + 8, d]: x * scale / s, later e w
-  Bf16* dx;
+  const H* x;
+  const H* w;
+  H* e;       // [rows + 8, pieces]
+  H* scaled;  // [rows + 8, d]: x * scale / s, later e w
+  H* dx;
   int64_t x_stride, w_stride, e_stride, dx_stride;
   int rows, pieces, d, parts;  // parts: of a row's sums
-  ExponentialRows of;
+  ExponentialRows<H> of;
   float* shifts;                 // of.shifts
   float* factors;                // [rows]: scale / s, 0 where there is no label
   float *x_sums, *w_sums;        // [d]; null: nothing is smoothed
@@ -72,13 +73,13 @@ __device__ void write_sums(float* to, const float (&sums)[kVectors][8], int d) {
 }
 
 // The warp's vectors of a row of d; 0 behind its end.
-template <int kVectors>
-__device__ void load_row(float (&to)[kVectors][8], const Bf16* row, int d) {
+template <int kVectors, class H>
+__device__ void load_row(float (&to)[kVectors][8], const H* row, int d) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     const int col = v * kPerWarp + lane * 8;
-    (col < d ? load_vector(row + col) : Bf16x8{}).unpack(to[v]);
+    (col < d ? load_vector<H>(row + col) : Half8<H>{}).unpack(to[v]);
   }
 }
 
@@ -94,8 +95,8 @@ __device__ void add_row(float (&sums)[kVectors][8], const float (&row)[kVectors]
 }
 
 // A warp a row: of x in the first sum_blocks blocks, of w in the others, if there are any.
-template <int kVectors>
-__global__ void __launch_bounds__(kThreads) label_shifts_kernel(const Arguments a) {
+template <class H, int kVectors>
+__global__ void __launch_bounds__(kThreads) label_shifts_kernel(const Arguments<H> a) {
   await_previous();
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const bool of_x = blockIdx.x < static_cast<unsigned>(a.sum_blocks);
@@ -125,8 +126,8 @@ __global__ void __launch_bounds__(kThreads) label_shifts_kernel(const Arguments 
           product += row[v][i] * other[v][i];
         }
       }
-      // Of the logit as the product writes it, to within one step of bf16.
-      shift = __bfloat162float(__float2bfloat16_rn(sum_of_warp(product))) * kLog2E - kLabelExponent;
+      // Of the logit as the product writes it, to within one step of its type.
+      shift = to_float(from_float<H>(sum_of_warp(product))) * kLog2E - kLabelExponent;
     }
     if (lane == 0) {
       a.shifts[r] = shift;
@@ -148,7 +149,8 @@ struct RowSums {
 __device__ bool is_more(float a, float b) { return a > b || (isnan(a) && !isnan(b)); }
 
 // Of the block's rows, in the threads of its first warp: the others' shares through shared memory.
-__device__ RowSums row_sums(const Arguments& a, int row) {
+template <class H>
+__device__ RowSums row_sums(const Arguments<H>& a, int row) {
   __shared__ RowSums shared[kWarps][kRowsOfBlock];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   RowSums all{0, -INFINITY, 0};
@@ -156,7 +158,7 @@ __device__ RowSums row_sums(const Arguments& a, int row) {
 #pragma unroll 16
     for (int part = warp; part < a.parts; part += kWarps) {
       const int64_t at = int64_t{part} * a.rows + row;
-      const float most = __bfloat162float(a.of.most[at]);
+      const float most = to_float(a.of.most[at]);
       all.sum += a.of.sums[at];
       if (is_more(most, all.most)) {
         all.most = most;
@@ -182,7 +184,8 @@ __device__ RowSums row_sums(const Arguments& a, int row) {
 // Whether no logit is larger than the label's, and none at a lower id as large. Where another one of the label's part
 // is as large, its exponentials tell where: they rise with their logits, but for numbers near 0, of which two may have
 // the same.
-__device__ bool is_best(const Arguments& a, int row, int label, float logit, const RowSums& others) {
+template <class H>
+__device__ bool is_best(const Arguments<H>& a, int row, int label, float logit, const RowSums& others) {
   const int part = label / kExponentialCols;
   if (logit != others.most) {
     return logit > others.most;
@@ -190,7 +193,7 @@ __device__ bool is_best(const Arguments& a, int row, int label, float logit, con
   if (others.first != part) {
     return others.first > part;
   }
-  const Bf16 same = __float2bfloat16_rn(shifted_exp(logit, a.shifts[row]));
+  const H same = from_float<H>(shifted_exp(logit, a.shifts[row]));
   for (int col = part * kExponentialCols; col < label; ++col) {
     if (a.e[row * a.e_stride + col] >= same) {
       return false;
@@ -201,7 +204,8 @@ __device__ bool is_best(const Arguments& a, int row, int label, float logit, con
 
 // Adds the row's loss, but for the part that x_sums and w_sums give for all rows at once, writes the gradient at the
 // label, and returns scale / s.
-__device__ float finish_row(LossTotals& totals, const Arguments& a, int row, const RowSums& others) {
+template <class H>
+__device__ float finish_row(LossTotals& totals, const Arguments<H>& a, int row, const RowSums& others) {
   const int label = a.of.labels[row];
   if (label < 0) {
     return 0;
@@ -220,19 +224,19 @@ __device__ float finish_row(LossTotals& totals, const Arguments& a, int row, con
   totals.correct += is_best(a, row, label, logit, others) ? 1 : 0;
   totals.tokens += 1;
   const float g = static_cast<float>(1 - on_label) * at_label - static_cast<float>(on_label) * others.sum;
-  a.e[row * a.e_stride + label] = __float2bfloat16_rn(g);
+  a.e[row * a.e_stride + label] = from_float<H>(g);
   return a.state->loss_scale / sum;
 }
 
 // A warp's share of the block's rows of x.
-template <int kVectors>
+template <class H, int kVectors>
 struct OwnRows {
   static constexpr int kRows = kRowsOfBlock / kWarps;
-  Bf16x8 values[kRows][kVectors];
+  Half8<H> values[kRows][kVectors];
 
   // Calls body(own row, row of the block, vector, column) for what there is.
   template <class Body>
-  __device__ static void for_each(const Arguments& a, int first_row, const Body& body) {
+  __device__ static void for_each(const Arguments<H>& a, int first_row, const Body& body) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
@@ -245,13 +249,13 @@ struct OwnRows {
       }
     }
   }
-  __device__ void load(const Arguments& a, int first_row) {
+  __device__ void load(const Arguments<H>& a, int first_row) {
     for_each(a, first_row, [&](int i, int r, int v, int col) {
-      values[i][v] = load_vector(a.x + (first_row + r) * a.x_stride + col);
+      values[i][v] = load_vector<H>(a.x + (first_row + r) * a.x_stride + col);
     });
   }
   // scaled = x * scale / s.
-  __device__ void scale(const Arguments& a, int first_row, const float* factors) {
+  __device__ void scale(const Arguments<H>& a, int first_row, const float* factors) {
     for_each(a, first_row, [&](int i, int r, int v, int col) {
       float row[8];
       values[i][v].unpack(row);
@@ -259,13 +263,14 @@ struct OwnRows {
       for (float& value : row) {
         value *= factors[r];
       }
-      store_vector(a.scaled + int64_t{first_row + r} * a.d + col, Bf16x8::pack(row));
+      store_vector(a.scaled + int64_t{first_row + r} * a.d + col, Half8<H>::pack(row));
     });
   }
 };
 
 // Of 32 columns: the sums of the parts of x (.x) and w (.y), in the first warp.
-__device__ float2 add_partial(const Arguments& a, int col) {
+template <class H>
+__device__ float2 add_partial(const Arguments<H>& a, int col) {
   __shared__ float2 shared[kWarps][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   float2 sum = {};
@@ -289,7 +294,8 @@ __device__ float2 add_partial(const Arguments& a, int col) {
 
 // What smoothing needs of 32 columns: their sums, and the rows behind the last one. e's are 1; x's are the sum over its
 // rows times -scale * other, in two parts of which the second is what bf16 does not hold of it, and 0.
-__device__ void finish_columns(const Arguments& a, int block, int blocks) {
+template <class H>
+__device__ void finish_columns(const Arguments<H>& a, int block, int blocks) {
   constexpr int64_t kSpare = kSpareRows;
   const int col = block * kWarp + static_cast<int>(threadIdx.x) % kWarp;
   const auto [x_sum, w_sum] = add_partial(a, col);
@@ -297,14 +303,14 @@ __device__ void finish_columns(const Arguments& a, int block, int blocks) {
     a.x_sums[col] = x_sum;
     a.w_sums[col] = w_sum;
     const float whole = x_sum * -a.state->loss_scale * static_cast<float>(a.other);
-    const Bf16 high = __float2bfloat16_rn(whole);
-    Bf16* to = a.scaled + int64_t{a.rows} * a.d + col;
+    const H high = from_float<H>(whole);
+    H* to = a.scaled + int64_t{a.rows} * a.d + col;
     for (int64_t i = 0; i < kSpare; ++i) {
-      to[i * a.d] = i == 0 ? high : __float2bfloat16_rn(i == 1 ? whole - __bfloat162float(high) : 0.0F);
+      to[i * a.d] = i == 0 ? high : from_float<H>(i == 1 ? whole - to_float(high) : 0.0F);
     }
   }
   const float one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-  const Bf16x8 ones = Bf16x8::pack(one);
+  const auto ones = Half8<H>::pack(one);
   for (int64_t r = 0; r < kSpare; ++r) {
     for (int c = 8 * (block * kThreads + static_cast<int>(threadIdx.x)); c < a.pieces; c += 8 * kThreads * blocks) {
       store_vector(a.e + (a.rows + r) * a.e_stride + c, ones);
@@ -313,8 +319,8 @@ __device__ void finish_columns(const Arguments& a, int block, int blocks) {
 }
 
 // The first row_blocks blocks have kRowsOfBlock rows each, the others columns.
-template <int kVectors>
-__global__ void __launch_bounds__(kThreads) row_losses_kernel(const Arguments a, int row_blocks) {
+template <class H, int kVectors>
+__global__ void __launch_bounds__(kThreads) row_losses_kernel(const Arguments<H> a, int row_blocks) {
   await_previous();
   __shared__ float factors[kRowsOfBlock];
   const int block = static_cast<int>(blockIdx.x);
@@ -323,7 +329,7 @@ __global__ void __launch_bounds__(kThreads) row_losses_kernel(const Arguments a,
     return;
   }
   const int first = block * kRowsOfBlock, row = first + static_cast<int>(threadIdx.x) % kWarp;
-  OwnRows<kVectors> own;
+  OwnRows<H, kVectors> own;
   own.load(a, first);  // on their way while the rows' sums are made
   const RowSums others = row_sums(a, row);
   if (threadIdx.x < kWarp) {
@@ -347,7 +353,8 @@ __global__ void __launch_bounds__(kThreads) row_losses_kernel(const Arguments a,
 
 // One block: the sums of all rows' losses. Smoothing's share of the other logits, which are the products of all rows of
 // x with all rows of w, is one product of their sums.
-__device__ void add_totals(LossTotals* to, const Arguments& a, int row_blocks) {
+template <class H>
+__device__ void add_totals(LossTotals* to, const Arguments<H>& a, int row_blocks) {
   __shared__ double shared[kWarps];
   LossTotals sum;
   for (int i = static_cast<int>(threadIdx.x); i < row_blocks; i += kThreads) {
@@ -373,9 +380,9 @@ __device__ void add_totals(LossTotals* to, const Arguments& a, int row_blocks) {
 }
 
 // dx = scaled * factor - scale * other * w_sums; the last block adds up the losses.
-template <int kVectors>
+template <class H, int kVectors>
 __global__ void __launch_bounds__(kThreads)
-    scale_gradients_kernel(LossTotals* totals, const Arguments a, int row_blocks) {
+    scale_gradients_kernel(LossTotals* totals, const Arguments<H> a, int row_blocks) {
   await_previous();
   if (blockIdx.x + 1 == gridDim.x) {
     add_totals(totals, a, row_blocks);
@@ -405,7 +412,7 @@ __global__ void __launch_bounds__(kThreads)
         values[v][i] = values[v][i] * factor - constant[v][i] * on;
       }
       if (col < a.d) {
-        store_vector(a.dx + row * a.dx_stride + col, Bf16x8::pack(values[v]));
+        store_vector(a.dx + row * a.dx_stride + col, Half8<H>::pack(values[v]));
       }
     }
   }
@@ -425,9 +432,9 @@ struct Pieces {
 };
 
 // With a null memory: to know how much is used.
-Arguments arguments_of(const op::ProjectedLoss& loss, int processors, Pieces& memory) {
+Arguments<Bf16> arguments_of(const op::ProjectedLoss& loss, int processors, Pieces& memory) {
   const int64_t rows = loss.x.rows, d = loss.x.cols, pieces = loss.w.rows();
-  Arguments a{};
+  Arguments<Bf16> a{};
   a.x = data<const Bf16>(loss.x);
   a.w = data<const Bf16>(loss.w.plain());
   a.e = data<Bf16>(loss.logits);
@@ -491,7 +498,7 @@ void op::ProjectedLoss::run(CudaBackend& gpu) const {
     return;
   }
   Pieces memory{gpu.scratch<std::byte>(0)};
-  const Arguments a = arguments_of(*this, gpu.processors(), memory);
+  const Arguments<Bf16> a = arguments_of(*this, gpu.processors(), memory);
   const bool smoothed = a.x_sums != nullptr;
   const int row_blocks = static_cast<int>(divide_up(a.rows, kRowsOfBlock));
   const int column_blocks = smoothed ? static_cast<int>(divide_up(a.d, kWarp)) : 0;
@@ -499,10 +506,10 @@ void op::ProjectedLoss::run(CudaBackend& gpu) const {
   const int64_t more = smoothed ? kSpareRows : 0;
   const View scaled = make_view(a.scaled, DType::bf16, a.rows + more, a.d, Memory::device);
   with_vectors(a.d, [&]<int kVectors>() {
-    launch("label_shifts", label_shifts_kernel<kVectors>,
+    launch("label_shifts", label_shifts_kernel<Bf16, kVectors>,
            {static_cast<unsigned>(a.sum_blocks * (smoothed ? 2 : 1)), kThreads, 0, gpu.queue()}, a);
     fused_exponentials(e, x, w.plain(), a.of, gpu.processors(), gpu.queue());
-    launch("row_losses", row_losses_kernel<kVectors>,
+    launch("row_losses", row_losses_kernel<Bf16, kVectors>,
            {static_cast<unsigned>(row_blocks + column_blocks), kThreads, 0, gpu.queue()}, a, row_blocks);
     gpu.gemm().run({.c = dw,
                     .a = logits.slice_rows(0, a.rows + more),
@@ -510,7 +517,7 @@ void op::ProjectedLoss::run(CudaBackend& gpu) const {
                     .transpose_a = true,
                     .beta = accumulate ? 1.0F : 0.0F});
     gpu.gemm().run({.c = scaled.slice_rows(0, a.rows), .a = e, .b = w.plain()});
-    launch("scale_gradients", scale_gradients_kernel<kVectors>,
+    launch("scale_gradients", scale_gradients_kernel<Bf16, kVectors>,
            {static_cast<unsigned>(4 * gpu.processors() + 1), kThreads, 0, gpu.queue()}, totals, a, row_blocks);
   });
 }

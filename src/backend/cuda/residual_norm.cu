@@ -7,12 +7,13 @@ namespace {
 
 using namespace cuda;
 
+template <class H>
 struct Arguments {
-  Bf16* sum;  // or null
-  Bf16* normed;
+  H* sum;  // or null
+  H* normed;
   float* statistics;
-  const Bf16* residual;
-  const Bf16* branch;  // or null
+  const H* residual;
+  const H* branch;  // or null
   const float *gamma, *beta;
   uint32_t sum_stride, normed_stride, statistics_stride, residual_stride, branch_stride;
   uint32_t rows;
@@ -32,12 +33,13 @@ constexpr int kResident = kThreadsAtOnce<Row> / Row::kBlock;
 // x = residual + dropout(branch), rounded as memory holds it, so that the backward pass normalises the very same
 // numbers. Absent columns are 0.
 template <class Row>
-__device__ void add_branch(Bf16x8 (&x)[Row::kVectors], const Arguments& a, uint32_t row) {
+__device__ void add_branch(Half8<typename Row::Type> (&x)[Row::kVectors], const Arguments<typename Row::Type>& a,
+                           uint32_t row) {
   Row::load(x, a.residual + row * a.residual_stride, a.cols);
   if (a.branch == nullptr) {
     return;
   }
-  Bf16x8 branch[Row::kVectors];
+  Half8<typename Row::Type> branch[Row::kVectors];
   Row::load(branch, a.branch + row * a.branch_stride, a.cols);
   const DropoutMask mask(a.dropout);
   Philox words[Row::kVectors] = {};  // made while the rows are on their way; where dropout is off all are kept, times 1
@@ -57,20 +59,20 @@ __device__ void add_branch(Bf16x8 (&x)[Row::kVectors], const Arguments& a, uint3
       sums[2 * i] += added[2 * i] * (mask.keeps_low(words[v][i]) ? mask.scale() : 0.0F);
       sums[2 * i + 1] += added[2 * i + 1] * (mask.keeps_high(words[v][i]) ? mask.scale() : 0.0F);
     }
-    x[v] = Bf16x8::pack(sums);
+    x[v] = Half8<typename Row::Type>::pack(sums);
   }
 }
 
 template <class Row>
 __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
-    residual_norm_kernel(const __grid_constant__ Arguments a) {
+    residual_norm_kernel(const __grid_constant__ Arguments<typename Row::Type> a) {
   await_previous();
   __shared__ float shared[2][Row::kBlock / kWarp];
   const uint32_t row = Row::first_row();
   if (row >= a.rows) {
     return;
   }
-  Bf16x8 packed[Row::kVectors];
+  Half8<typename Row::Type> packed[Row::kVectors];
   add_branch<Row>(packed, a, row);
   if (a.sum != nullptr) {
     Row::store(a.sum + row * a.sum_stride, a.cols, packed);
@@ -105,7 +107,7 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
     for (int i = 0; i < 8; ++i) {
       x[v][i] = (x[v][i] - mean) * rstd * gamma[i] + beta[i];
     }
-    packed[v] = Bf16x8::pack(x[v]);
+    packed[v] = Half8<typename Row::Type>::pack(x[v]);
   }
   Row::store(a.normed + row * a.normed_stride, a.cols, packed);
 }
@@ -120,25 +122,25 @@ void op::ResidualNorm::run(CudaBackend& gpu) const {
   if (normed.size() == 0) {
     return;
   }
-  const Arguments arguments{data<Bf16>(sum),
-                            data<Bf16>(normed),
-                            data<float>(statistics),
-                            data<const Bf16>(residual),
-                            data<const Bf16>(branch),
-                            data<const float>(gamma),
-                            data<const float>(beta),
-                            stride_of(sum),
-                            stride_of(normed),
-                            stride_of(statistics),
-                            stride_of(residual),
-                            stride_of(branch),
-                            static_cast<uint32_t>(normed.rows),
-                            static_cast<int>(normed.cols),
-                            1.0F / static_cast<float>(normed.cols),
-                            DropoutArguments(dropout)};
+  const Arguments<Bf16> arguments{data<Bf16>(sum),
+                                  data<Bf16>(normed),
+                                  data<float>(statistics),
+                                  data<const Bf16>(residual),
+                                  data<const Bf16>(branch),
+                                  data<const float>(gamma),
+                                  data<const float>(beta),
+                                  stride_of(sum),
+                                  stride_of(normed),
+                                  stride_of(statistics),
+                                  stride_of(residual),
+                                  stride_of(branch),
+                                  static_cast<uint32_t>(normed.rows),
+                                  static_cast<int>(normed.cols),
+                                  1.0F / static_cast<float>(normed.cols),
+                                  DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(sum) && vectors_of_8(normed) && vectors_of_8(residual) && vectors_of_8(branch) &&
                        aligned_16(gamma) && aligned_16(beta);
-  with_norm_row<128>(normed.cols, vectors, [&]<class Row>() {
+  with_norm_row<Bf16, 128>(normed.cols, vectors, [&]<class Row>() {
     const auto blocks = static_cast<unsigned>(divide_up(normed.rows, Row::kRowsPerBlock));
     launch("residual_norm", residual_norm_kernel<Row>, {blocks, Row::kBlock, 0, gpu.queue()}, arguments);
   });

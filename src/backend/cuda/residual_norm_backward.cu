@@ -11,12 +11,13 @@ namespace {
 
 using namespace cuda;
 
+template <class H>
 struct Arguments {
-  Bf16* dresidual;  // may be dsum or dnormed
-  Bf16* dbranch;    // or null
-  const Bf16* dnormed;
-  const Bf16* dsum;  // or null
-  const Bf16* sum;
+  H* dresidual;  // may be dsum or dnormed
+  H* dbranch;    // or null
+  const H* dnormed;
+  const H* dsum;  // or null
+  const H* sum;
   const float *statistics, *gamma;
   uint32_t dresidual_stride, dbranch_stride, dnormed_stride, dsum_stride, sum_stride, statistics_stride;
   uint32_t rows;
@@ -55,10 +56,10 @@ struct Inputs {
   static constexpr bool kAhead = BlockMemory<Row>::kAhead;
   using Slot = typename BlockMemory<Row>::Slot;
 
-  Bf16x8 dnormed[Row::kVectors], sum[Row::kVectors], dsum[Row::kVectors] = {};
+  Half8<typename Row::Type> dnormed[Row::kVectors], sum[Row::kVectors], dsum[Row::kVectors] = {};
 
   // In every turn of each thread, also where there is no such row.
-  __device__ static void fetch(Slot& slot, const Arguments& a, uint32_t row) {
+  __device__ static void fetch(Slot& slot, const Arguments<typename Row::Type>& a, uint32_t row) {
     if constexpr (kAhead) {
       if (row < a.rows) {
         copy(slot[0], a.dnormed + row * a.dnormed_stride, a.cols);
@@ -72,7 +73,7 @@ struct Inputs {
   }
 
   // The row that was fetched last but one, into this slot.
-  __device__ Inputs(const Slot& slot, const Arguments& a, uint32_t row) {
+  __device__ Inputs(const Slot& slot, const Arguments<typename Row::Type>& a, uint32_t row) {
     if constexpr (kAhead) {
       __pipeline_wait_prior(1);
       read(dnormed, slot[0], a.cols);
@@ -90,7 +91,7 @@ struct Inputs {
   }
 
  private:
-  __device__ static void copy(uint4 (&to)[Row::kVectors][Row::kBlock], const Bf16* row, int cols) {
+  __device__ static void copy(uint4 (&to)[Row::kVectors][Row::kBlock], const typename Row::Type* row, int cols) {
 #pragma unroll
     for (int v = 0; v < Row::kVectors; ++v) {
       if (Row::has(v, 0, cols)) {
@@ -98,28 +99,31 @@ struct Inputs {
       }
     }
   }
-  __device__ static void read(Bf16x8 (&to)[Row::kVectors], const uint4 (&from)[Row::kVectors][Row::kBlock], int cols) {
+  __device__ static void read(Half8<typename Row::Type> (&to)[Row::kVectors],
+                              const uint4 (&from)[Row::kVectors][Row::kBlock], int cols) {
 #pragma unroll
     for (int v = 0; v < Row::kVectors; ++v) {
-      to[v] = Row::has(v, 0, cols) ? load_vector(&from[v][threadIdx.x]) : Bf16x8{};
+      to[v] =
+          Row::has(v, 0, cols) ? load_vector<typename Row::Type>(&from[v][threadIdx.x]) : Half8<typename Row::Type>{};
     }
   }
 };
 
 // Mean and rstd; of a row that is not there, 0.
-__device__ float2 load_statistics(const Arguments& a, uint32_t row) {
+template <class H>
+__device__ float2 load_statistics(const Arguments<H>& a, uint32_t row) {
   const float* statistics = a.statistics + row * a.statistics_stride;
   return row < a.rows ? float2{statistics[0], statistics[1]} : float2{0, 0};
 }
 
 // dresidual = d, dbranch = d * mask.
 template <class Row>
-__device__ void write(const Arguments& a, uint32_t row, const DropoutMask& mask, const Philox (&words)[Row::kVectors],
-                      float (&d)[Row::kVectors][8], ColumnSums<Row>& sums) {
-  Bf16x8 packed[Row::kVectors];
+__device__ void write(const Arguments<typename Row::Type>& a, uint32_t row, const DropoutMask& mask,
+                      const Philox (&words)[Row::kVectors], float (&d)[Row::kVectors][8], ColumnSums<Row>& sums) {
+  Half8<typename Row::Type> packed[Row::kVectors];
 #pragma unroll
   for (int v = 0; v < Row::kVectors; ++v) {
-    packed[v] = Bf16x8::pack(d[v]);
+    packed[v] = Half8<typename Row::Type>::pack(d[v]);
   }
   Row::store(a.dresidual + row * a.dresidual_stride, a.cols, packed);
   if (a.dbranch == nullptr) {
@@ -129,7 +133,7 @@ __device__ void write(const Arguments& a, uint32_t row, const DropoutMask& mask,
 #pragma unroll
     for (int v = 0; v < Row::kVectors; ++v) {
       mask.apply(d[v], words[v]);
-      packed[v] = Bf16x8::pack(d[v]);
+      packed[v] = Half8<typename Row::Type>::pack(d[v]);
     }
   }
   Row::store(a.dbranch + row * a.dbranch_stride, a.cols, packed);
@@ -143,7 +147,7 @@ __device__ void write(const Arguments& a, uint32_t row, const DropoutMask& mask,
 template <class Row>
 __device__ float2 normalise(float (&g)[Row::kVectors][8], float (&x)[Row::kVectors][8],
                             float (&dparameters)[2][Row::kVectors][8], const Inputs<Row>& in, float2 statistics,
-                            const BlockMemory<Row>& memory, const Arguments& a) {
+                            const BlockMemory<Row>& memory, const Arguments<typename Row::Type>& a) {
   float2 sums{0, 0};
 #pragma unroll
   for (int v = 0; v < Row::kVectors; ++v) {
@@ -168,7 +172,7 @@ __device__ float2 normalise(float (&g)[Row::kVectors][8], float (&x)[Row::kVecto
 }
 
 template <class Row>
-__device__ void keep_gamma(BlockMemory<Row>& memory, const Arguments& a) {
+__device__ void keep_gamma(BlockMemory<Row>& memory, const Arguments<typename Row::Type>& a) {
   if (BlockMemory<Row>::kGammaHere && Row::place() == 0) {
     float gamma[Row::kVectors][8];
 #pragma unroll
@@ -183,7 +187,7 @@ __device__ void keep_gamma(BlockMemory<Row>& memory, const Arguments& a) {
 // The block's shares of dgamma, dbeta and the branch's bias, if wanted, go to parts[blockIdx.x], [2 or 3, cols].
 template <class Row>
 __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
-    residual_norm_backward_kernel(float* parts, const __grid_constant__ Arguments a) {
+    residual_norm_backward_kernel(float* parts, const __grid_constant__ Arguments<typename Row::Type> a) {
   await_previous();
   extern __shared__ uint4 bytes[];
   auto& memory = reinterpret_cast<BlockMemory<Row>&>(bytes);
@@ -254,27 +258,27 @@ void op::ResidualNormBackward::run(CudaBackend& gpu) const {
     }
     return;
   }
-  const Arguments arguments{data<Bf16>(dresidual),
-                            data<Bf16>(dbranch),
-                            data<const Bf16>(dnormed),
-                            data<const Bf16>(dsum),
-                            data<const Bf16>(sum),
-                            data<const float>(statistics),
-                            data<const float>(gamma),
-                            stride_of(dresidual),
-                            stride_of(dbranch),
-                            stride_of(dnormed),
-                            stride_of(dsum),
-                            stride_of(sum),
-                            stride_of(statistics),
-                            static_cast<uint32_t>(dnormed.rows),
-                            cols,
-                            1.0F / static_cast<float>(cols),
-                            bias,
-                            DropoutArguments(dropout)};
+  const Arguments<Bf16> arguments{data<Bf16>(dresidual),
+                                  data<Bf16>(dbranch),
+                                  data<const Bf16>(dnormed),
+                                  data<const Bf16>(dsum),
+                                  data<const Bf16>(sum),
+                                  data<const float>(statistics),
+                                  data<const float>(gamma),
+                                  stride_of(dresidual),
+                                  stride_of(dbranch),
+                                  stride_of(dnormed),
+                                  stride_of(dsum),
+                                  stride_of(sum),
+                                  stride_of(statistics),
+                                  static_cast<uint32_t>(dnormed.rows),
+                                  cols,
+                                  1.0F / static_cast<float>(cols),
+                                  bias,
+                                  DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(dresidual) && vectors_of_8(dbranch) && vectors_of_8(dnormed) &&
                        vectors_of_8(dsum) && vectors_of_8(sum) && aligned_16(gamma);
-  with_norm_row<256>(dnormed.cols, vectors, [&]<class Row>() {
+  with_norm_row<Bf16, 256>(dnormed.cols, vectors, [&]<class Row>() {
     const int64_t wanted = divide_up(dnormed.rows, Row::kRowsPerBlock);
     const int blocks = static_cast<int>(std::min<int64_t>(wanted, int64_t{gpu.processors()} * kResident<Row>));
     float* parts = gpu.late_sums().room(int64_t{blocks} * sums.count * cols);

@@ -44,10 +44,11 @@ __device__ uint64_t best_behind(const Row& row, float last_logit, int last_id) {
   return id < 0 ? 0 : key_of(best, id);
 }
 
+template <class H>
 struct Arguments {
   float* values;
   int32_t* ids;
-  const Bf16* logits;
+  const H* logits;
   int64_t values_stride, ids_stride, stride, cols;
   int k;
 };
@@ -55,7 +56,8 @@ struct Arguments {
 // A block a row. The best of the block are found one after the other; a thread looks through its logits again only
 // when its own best has been taken.
 template <class Row>
-__global__ void __launch_bounds__(Row::kThreads, Row::kBlocks) top_log_probabilities_kernel(const Arguments a) {
+__global__ void __launch_bounds__(Row::kThreads, Row::kBlocks)
+    top_log_probabilities_kernel(const Arguments<typename Row::Type> a) {
   await_previous();
   constexpr int kWarps = Row::kThreads / kWarp;
   __shared__ float shared_most[kWarp];
@@ -99,10 +101,10 @@ void op::TopLogProbabilities::run(CudaBackend& gpu) const {
   if (logits.rows == 0) {
     return;
   }
-  const Arguments arguments{data<float>(values), data<int32_t>(ids), data<const Bf16>(logits),
-                            values.stride,       ids.stride,         logits.stride,
-                            logits.cols,         static_cast<int>(k)};
-  with_row_type(logits, [&]<class Row>() {
+  const Arguments<Bf16> arguments{data<float>(values), data<int32_t>(ids), data<const Bf16>(logits),
+                                  values.stride,       ids.stride,         logits.stride,
+                                  logits.cols,         static_cast<int>(k)};
+  with_row_type<Bf16>(logits, [&]<class Row>() {
     launch("top_log_probabilities", top_log_probabilities_kernel<Row>,
            {static_cast<unsigned>(logits.rows), Row::kThreads, 0, gpu.queue()}, arguments);
   });

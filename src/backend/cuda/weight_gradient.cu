@@ -20,8 +20,8 @@ namespace {
 constexpr int kProducts = 2;
 constexpr int kCluster = 2;
 constexpr int kHalfCols = kPairCols / 2;
-constexpr int kTokens = 64;                                  // tokens of a stage
-constexpr uint32_t kBoxBytes = kTokens * 64 * sizeof(Bf16);  // 64 columns of a stage
+constexpr int kTokens = 64;                                // tokens of a stage
+constexpr uint32_t kBoxBytes = kTokens * 64 * kHalfBytes;  // 64 columns of a stage
 constexpr uint32_t kPatternBytes = 1024;
 
 // A unit: eight columns of a warp's 16 rows, four sums in each lane.
@@ -115,7 +115,7 @@ __device__ void bring_stages(Stages<S> stages, const Product& product, const Par
 }
 
 // sums = those of the group's 64 rows, over the block's tokens.
-template <class S>
+template <class H, class S>
 __device__ void multiply_stages(float (&sums)[64], Stages<S> stages, const Part& part, int group, int lane) {
   uint32_t used = 0;  // barrier of the stage before
   for (int step = part.first; step < part.end; ++step) {
@@ -126,7 +126,7 @@ __device__ void multiply_stages(float (&sums)[64], Stages<S> stages, const Part&
 #pragma unroll
     for (int i = 0; i < kTokens / 16; ++i) {
       const uint64_t tokens = descriptor_step(i * 16 * 128);
-      multiply_64x128(sums, a + tokens, b + tokens, step > part.first || i > 0);
+      multiply_64x128<H>(sums, a + tokens, b + tokens, step > part.first || i > 0);
     }
     commit_products();
     wait_products<1>();
@@ -207,7 +207,7 @@ __device__ void write_half(float* rows, const float (&sums)[64], const Product& 
 #endif
 
 // Clusters of the first product, then those of the second one.
-template <class S>
+template <class H, class S>
 __global__ void __launch_bounds__(S::kThreads, 1) weight_gradients_kernel(const __grid_constant__ Products products) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __shared__ uint64_t barriers[2 * S::kStages + S::kWarps];
@@ -239,11 +239,11 @@ __global__ void __launch_bounds__(S::kThreads, 1) weight_gradients_kernel(const 
     };
     if constexpr (S::kSplit) {
       arrive_and_expect(arrived, kSentBytes);
-      multiply_stages<S>(sums, stages, part, warp / 4, lane);
+      multiply_stages<H, S>(sums, stages, part, warp / 4, lane);
       send_sums(rows, sums, part, arrived, lane);
       write(part.rank);
     } else {
-      multiply_stages<S>(sums, stages, part, warp / 4, lane);
+      multiply_stages<H, S>(sums, stages, part, warp / 4, lane);
       write(0);
       write(1);
     }
@@ -258,15 +258,15 @@ __global__ void __launch_bounds__(S::kThreads, 1) weight_gradients_kernel(const 
 
 template <class S>
 void launch_products(Products products, std::span<const WeightGradient> gradients, cudaStream_t stream) {
-  const auto kernel = weight_gradients_kernel<S>;
+  const auto kernel = weight_gradients_kernel<Bf16, S>;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
         "asking for shared memory");
   int clusters = 0;
   for (size_t i = 0; i < kProducts; ++i) {
     const WeightGradient& from = gradients[i];
     Product& to = products.product[i];
-    to = {.dy = map_of(from.dy, kTokens),
-          .x = map_of(from.x, kTokens),
+    to = {.dy = map_of<Bf16>(from.dy, kTokens),
+          .x = map_of<Bf16>(from.x, kTokens),
           .dw = data<float>(from.dw),
           .stride = from.dw.stride,
           .rows = static_cast<int>(from.dw.rows),
