@@ -20,6 +20,7 @@ struct Room {
 
   operator const View&() const { return inner; }
   operator ConstView() const { return inner; }
+  operator backend::Weight() const { return inner; }
 };
 
 constexpr float kMarginValue = 7;  // in the columns around an output; they must keep it

@@ -1,5 +1,5 @@
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/floats.cuh"
+#include "backend/cuda/device.cuh"
 
 namespace tandem::backend {
 
@@ -32,8 +32,8 @@ void op::AddRows::run(CudaBackend& gpu) const {
   if (ids.cols == 0 || table.cols == 0) {
     return;
   }
-  launch("add_rows", add_rows_kernel, {static_cast<unsigned>(ids.cols), kThreads, 0, gpu.queue()}, data<float>(table),
-         table.stride, data<const int32_t>(ids), data<const float>(rows), rows.stride, table.cols);
+  launch("add_rows", add_rows_kernel, {ids.cols, kThreads, 0, gpu.queue()}, data<float>(table), table.stride,
+         data<const int32_t>(ids), data<const float>(rows), rows.stride, table.cols);
 }
 
 }  // namespace tandem::backend

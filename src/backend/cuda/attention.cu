@@ -290,10 +290,9 @@ void op::Attention::run(CudaBackend& gpu) const {
   for_width(arguments.shape, {out, q, k, v}, [&]<int kWidth, bool kDropout, bool kVectors>() {
     const auto kernel = attention_kernel<Bf16, kWidth, kDropout, kVectors>;
     constexpr int kBytes = sizeof(Shared<kWidth>);
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention");
     const int heads = arguments.shape.heads;
     const int sharing = std::clamp(gpu.processors() * kBlocks<kWidth> / heads, 1, arguments.shape.slot_count);
-    launch("attention", kernel, {dim3(heads, sharing), kThreads, kBytes, gpu.queue()}, arguments);
+    launch("attention", kernel, {{heads, sharing}, kThreads, kBytes, gpu.queue()}, arguments);
   });
 }
 

@@ -45,8 +45,9 @@ __device__ void one_pass(Shared<H, kWidth>& shared, const BackwardArguments<H>& 
   }
   if (own < pair.queries) {
     float sums[kWidth / 8][4] = {};
-    multiply_weights<kWidth>(sums, shared.dscores + (pair.base + own) * kWeightPitch,
-                             shared.k + pair.base * kRowBytes<kWidth>, 0, round_up(pair.visible(own + 16), kKeyStep));
+    multiply_weights<kWidth, false>(sums, shared.dscores + (pair.base + own) * kWeightPitch,
+                                    shared.k + pair.base * kRowBytes<kWidth>, 0,
+                                    round_up(pair.visible(own + 16), kKeyStep));
     store_rows<kWidth, false, kVectors>(a.dq, pair.first_row, column, own, pair.queries, slab, sums, {1, 1},
                                         a.shape.width);
   }
@@ -76,7 +77,7 @@ __device__ void long_queries(Shared<H, kWidth>& shared, const BackwardArguments<
     for (int key = 0; own < pair.queries && key < pair.visible(own + 16); key += kKeyStep) {
       weigh_part<H, kWidth, kDropout>(shared, log_sums, products, key, a, pair, mask);
       __syncwarp();
-      multiply_weights<kWidth>(sums, shared.dscores + own * kWeightPitch, shared.k, key, key + kKeyStep);
+      multiply_weights<kWidth, false>(sums, shared.dscores + own * kWeightPitch, shared.k, key, key + kKeyStep);
     }
   }
   __syncthreads();
@@ -218,7 +219,6 @@ void op::AttentionBackward::run(CudaBackend& gpu) const {
   const auto run = [&]<int kWidth, bool kDropout, bool kVectors>() {
     const auto kernel = attention_backward_kernel<Bf16, kWidth, kDropout, kVectors>;
     constexpr int kBytes = sizeof(Shared<Bf16, kWidth>);
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "attention_backward");
     launch("attention_backward", kernel, {attention_blocks(arguments.shape), kBackwardThreads, kBytes, gpu.queue()},
            arguments);
   };

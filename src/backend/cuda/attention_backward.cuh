@@ -213,29 +213,20 @@ __device__ void weigh_part(Shared<H, kWidth>& shared, const Two& log_sums, const
   write_dscores(shared.dscores, w, d, key, a, pair);
 }
 
-// sums [16, kWidth] += weights [16, begin .. end) rows [begin .. end), from the top left of both.
-template <int kWidth, class H>
+// sums [16, kWidth] += weights rows [begin .. end), from the top left of both. The weights are [16, begin .. end), or,
+// if transposed, [begin .. end, 16).
+template <int kWidth, bool kTransposed, class H>
 __device__ void multiply_weights(float (&sums)[kWidth / 8][4], const H* weights, const uint8_t* rows, int begin,
                                  int end) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const uint32_t right = shared_of(rows) + rows_of_lane<kWidth>();
 #pragma unroll 1
   for (int i = begin; i < end; i += 16) {
-    const uint32_t left = shared_of(weights + lane % 16 * kWeightPitch + i + lane / 16 * 8);
-    multiply_by_rows<H, kWidth>(sums, load_fragment(left), right + i * kRowBytes<kWidth>);
-  }
-}
-
-// The same with weights [begin .. end, 16) transposed.
-template <int kWidth, class H>
-__device__ void multiply_transposed(float (&sums)[kWidth / 8][4], const H* weights, const uint8_t* rows, int begin,
-                                    int end) {
-  const auto lane = static_cast<int>(threadIdx.x % kWarp);
-  const uint32_t right = shared_of(rows) + rows_of_lane<kWidth>();
-#pragma unroll 1
-  for (int i = begin; i < end; i += 16) {
-    const uint32_t left = shared_of(weights + (i + lane % 8 + lane / 16 * 8) * kWeightPitch + lane / 8 % 2 * 8);
-    multiply_by_rows<H, kWidth>(sums, load_fragment_transposed(left), right + i * kRowBytes<kWidth>);
+    const int row = kTransposed ? i + lane % 8 + lane / 16 * 8 : lane % 16;
+    const int col = kTransposed ? lane / 8 % 2 * 8 : i + lane / 16 * 8;
+    const uint32_t left = shared_of(weights + row * kWeightPitch + col);
+    multiply_by_rows<H, kWidth>(sums, kTransposed ? load_fragment_transposed(left) : load_fragment(left),
+                                right + i * kRowBytes<kWidth>);
   }
 }
 
@@ -243,8 +234,8 @@ __device__ void multiply_transposed(float (&sums)[kWidth / 8][4], const H* weigh
 template <int kWidth, class H>
 __device__ void add_key_gradient(float (&sums)[kWidth / 8][4], const H* weights, const uint8_t* rows, int key,
                                  const Pair& pair) {
-  multiply_transposed<kWidth>(sums, weights + pair.base * kWeightPitch + key, rows + pair.base * kRowBytes<kWidth>,
-                              pair.first_seeing(key / kKeyStep * kKeyStep), round_up(pair.queries, 16));
+  multiply_weights<kWidth, true>(sums, weights + pair.base * kWeightPitch + key, rows + pair.base * kRowBytes<kWidth>,
+                                 pair.first_seeing(key / kKeyStep * kKeyStep), round_up(pair.queries, 16));
 }
 
 }  // namespace tandem::backend::cuda

@@ -1,8 +1,7 @@
 // Attention of one query a row over cached keys and values. A warp computes one head of one row: each key's columns are
 // shared by a group of lanes, eight columns a lane, and the groups take the keys in turn, each with a maximum and a sum
 // of its own; at the end the groups are brought together.
-#include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/attention.cuh"
 
 namespace tandem::backend {
 
@@ -42,16 +41,6 @@ struct Running {
   }
 };
 
-// Sum over the kLanes lanes of a group.
-template <int kLanes>
-__device__ float sum_of_group(float value) {
-#pragma unroll
-  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
-    value += __shfl_xor_sync(0xFFFFFFFF, value, distance);
-  }
-  return value;
-}
-
 // Eight columns of a head; zeros where the row is not present or has no such columns.
 template <bool kVector, class H>
 __device__ Half8<H> load(const H* row, int column, int width, bool present) {
@@ -90,7 +79,7 @@ __device__ void attend(Running& running, const float (&query)[8], const CachedAr
     for (int j = 0; j < 8; ++j) {
       dot = fmaf(query[j], key[j], dot);
     }
-    dot = sum_of_group<kLanes>(dot);
+    dot = sum_of_warp<kLanes>(dot);
     scores[i] = begin + i * kGroups < length ? dot : -INFINITY;
     most = fmaxf(most, scores[i]);
   }
@@ -162,9 +151,7 @@ __global__ void __launch_bounds__(kThreads) attention_cached_kernel(const Cached
 void op::AttentionCached::run(CudaBackend& gpu) const {
   require(out.dtype == DType::bf16 && q.dtype == DType::bf16 && cache.keys.dtype == DType::bf16,
           "attention on a GPU computes in bf16");
-  const int64_t width = q.cols / heads;
-  require(width >= 1 && width <= kWidestHead, "attention on a GPU takes heads of 1 to {} columns, not of {}",
-          kWidestHead, width);
+  const int width = head_width(q, heads);
   if (q.size() == 0) {
     return;
   }
@@ -183,25 +170,16 @@ void op::AttentionCached::run(CudaBackend& gpu) const {
       .index_stride = cache.index.stride,
       .rows = q.rows,
       .heads = heads,
-      .width = static_cast<int>(width),
+      .width = width,
       .scale_log2 = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(width)))};
   const bool vectors =
       width % 8 == 0 && vectors_of_8(out) && vectors_of_8(q) && vectors_of_8(cache.keys) && vectors_of_8(cache.values);
-  const auto blocks = static_cast<unsigned>(divide_up(q.rows * heads * kWarp, kThreads));
-  const auto with = [&]<int kWidth>() {
+  with_width(width, [&]<int kWidth>() {
     const auto kernel =
         vectors ? attention_cached_kernel<Bf16, kWidth, true> : attention_cached_kernel<Bf16, kWidth, false>;
-    launch("attention_cached", kernel, {blocks, kThreads, 0, gpu.queue()}, arguments);
-  };
-  if (width <= 16) {
-    with.operator()<16>();
-  } else if (width <= 32) {
-    with.operator()<32>();
-  } else if (width <= 64) {
-    with.operator()<64>();
-  } else {
-    with.operator()<128>();
-  }
+    launch("attention_cached", kernel, {divide_up(q.rows * heads * kWarp, kThreads), kThreads, 0, gpu.queue()},
+           arguments);
+  });
 }
 
 }  // namespace tandem::backend

@@ -1,4 +1,4 @@
-#include "backend/cuda/attention_slots.cuh"
+#include "backend/cuda/attention.cuh"
 #include "backend/cuda/cuda_backend.h"
 
 namespace tandem::backend {
@@ -95,9 +95,8 @@ void op::PlanAttention::run(CudaBackend& gpu) const {
 
 AttentionArguments cuda::attention_arguments(CudaBackend& gpu, const AttentionShape& shape, int tile,
                                              const ConstView& q, const ConstView& k) {
-  const int64_t width = q.cols / shape.heads, size = gpu.attention_plan_size(shape, q.rows);
-  require(width >= 1 && width <= kWidestHead, "attention on a GPU takes heads of 1 to {} columns, not of {}",
-          kWidestHead, width);
+  const int width = head_width(q, shape.heads);
+  const int64_t size = gpu.attention_plan_size(shape, q.rows);
   ConstView plan = shape.plan;
   if (plan.empty()) {
     const View own = make_view(gpu.scratch<int32_t>(size), DType::i32, 1, size, Memory::device);
@@ -115,7 +114,7 @@ AttentionArguments cuda::attention_arguments(CudaBackend& gpu, const AttentionSh
   return {.slots = slots + (tile == kForwardTile ? 0 : slots_of(kForwardTile, shape.query_starts, q.rows)),
           .slot_count = static_cast<int>(slots_of(tile, shape.query_starts, q.rows)),
           .heads = shape.heads,
-          .width = static_cast<int>(width),
+          .width = width,
           .causal = shape.causal,
           .scale = scale,
           .scale_log2 = scale * 1.4426950408889634F,

@@ -1,5 +1,7 @@
 #include "backend/cuda/check.h"
 
+#include <algorithm>
+
 #include "backend/backend.h"
 
 namespace tandem::backend {
@@ -7,27 +9,13 @@ namespace tandem::backend {
 namespace {
 
 // After these every call of the process fails.
-bool is_final(cudaError_t status) {
-  switch (status) {
-    case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
-    case cudaErrorContained:
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure:
-    case cudaErrorExternalDevice:
-    case cudaErrorMpsRpcFailure:
-    case cudaErrorUnknown:
-      return true;
-    default:
-      return false;
-  }
-}
+constexpr cudaError_t kFinal[] = {cudaErrorECCUncorrectable,    cudaErrorNvlinkUncorrectable,
+                                  cudaErrorContained,           cudaErrorIllegalAddress,
+                                  cudaErrorLaunchTimeout,       cudaErrorHardwareStackError,
+                                  cudaErrorIllegalInstruction,  cudaErrorMisalignedAddress,
+                                  cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,
+                                  cudaErrorLaunchFailure,       cudaErrorExternalDevice,
+                                  cudaErrorMpsRpcFailure,       cudaErrorUnknown};
 
 }  // namespace
 
@@ -36,10 +24,10 @@ void fail_cuda(cudaError_t status, const char* what) {
     cudaGetLastError();                       // the next call is not to be told of it again
     throw OutOfMemory(fmt::format("out of GPU memory at {}; a smaller batch needs less", what));
   }
-  fail("the GPU {} at {}: {} ({}){}", is_final(status) ? "was lost" : "failed", what, cudaGetErrorString(status),
+  const bool is_final = std::ranges::find(kFinal, status) != std::end(kFinal);
+  fail("the GPU {} at {}: {} ({}){}", is_final ? "was lost" : "failed", what, cudaGetErrorString(status),
        cudaGetErrorName(status),
-       is_final(status) ? "; the machine's log may say why (dmesg, a line with Xid), and checkpoints are as they were"
-                        : "");
+       is_final ? "; the machine's log may say why (dmesg, a line with Xid), and checkpoints are as they were" : "");
 }
 
 void fail_cublas(cublasStatus_t status, const char* what) {

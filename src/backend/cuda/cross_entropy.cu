@@ -97,18 +97,11 @@ __global__ void add_totals_kernel(LossTotals* totals, const LossTotals* parts, i
   await_previous();
   LossTotals sum;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kWarp) {
-    const LossTotals part = parts[i];
-    sum.smoothed += part.smoothed;
-    sum.nll += part.nll;
-    sum.correct += part.correct;
-    sum.tokens += part.tokens;
+    add_to(sum, parts[i]);
   }
-  sum = {sum_of_warp(sum.smoothed), sum_of_warp(sum.nll), sum_of_warp(sum.correct), sum_of_warp(sum.tokens)};
+  sum = sum_of_warp(sum);
   if (threadIdx.x == 0) {
-    totals->smoothed += sum.smoothed;
-    totals->nll += sum.nll;
-    totals->correct += sum.correct;
-    totals->tokens += sum.tokens;
+    add_to(*totals, sum);
   }
 }
 
@@ -133,8 +126,6 @@ void op::CrossEntropy::run(CudaBackend& gpu) const {
   with_row_type<Bf16>(logits, [&]<class Row>() {
     const int blocks = static_cast<int>(std::min<int64_t>(logits.rows, int64_t{gpu.processors()} * Row::kBlocks));
     LossTotals* parts = gpu.scratch<LossTotals>(blocks);
-    check(cudaFuncSetAttribute(cross_entropy_kernel<Row>, cudaFuncAttributeMaxDynamicSharedMemorySize, Row::kRoom),
-          "asking for shared memory");
     launch("cross_entropy", cross_entropy_kernel<Row>, {blocks, Row::kThreads, Row::kRoom, gpu.queue()}, parts,
            arguments);
     launch("add_totals", add_totals_kernel, {1, kWarp, 0, gpu.queue()}, totals, parts, blocks);

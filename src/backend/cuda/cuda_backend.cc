@@ -1,5 +1,7 @@
 #include "backend/cuda/cuda_backend.h"
 
+#include <algorithm>
+
 #include "backend/cuda/check.h"
 #include "backend/cuda_device.h"
 #include "core/log.h"
@@ -24,21 +26,11 @@ std::string problem_of(int device) {
   return {};
 }
 
-// Whether this error says that a program has no code that runs on a GPU, neither compiled for it nor by its driver.
-bool means_no_code(cudaError_t status) {
-  switch (status) {
-    case cudaErrorNoKernelImageForDevice:
-    case cudaErrorInvalidDeviceFunction:
-    case cudaErrorInvalidKernelImage:
-    case cudaErrorInvalidPtx:
-    case cudaErrorUnsupportedPtxVersion:
-    case cudaErrorJitCompilerNotFound:
-    case cudaErrorJitCompilationDisabled:
-      return true;
-    default:
-      return false;
-  }
-}
+// These say that a program has no code that runs on a GPU, neither compiled for it nor by its driver.
+constexpr cudaError_t kNoCode[] = {cudaErrorNoKernelImageForDevice, cudaErrorInvalidDeviceFunction,
+                                   cudaErrorInvalidKernelImage,     cudaErrorInvalidPtx,
+                                   cudaErrorUnsupportedPtxVersion,  cudaErrorJitCompilerNotFound,
+                                   cudaErrorJitCompilationDisabled};
 
 // The number of GPUs, or why there is none.
 std::string count_devices(int& count) {
@@ -135,7 +127,7 @@ CudaBackend::CudaBackend(int device) : device_(device) {
 void CudaBackend::require_code() const {
   cudaFuncAttributes found{};
   const cudaError_t status = look_for_code(found);
-  if (means_no_code(status)) {
+  if (std::ranges::find(kNoCode, status) != std::end(kNoCode)) {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, device_), "reading the GPU's name");
     const int capability = properties.major * 10 + properties.minor;

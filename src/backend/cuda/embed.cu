@@ -1,6 +1,6 @@
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device.cuh"
 #include "backend/cuda/dropout.cuh"
-#include "backend/cuda/floats.cuh"
 
 namespace tandem::backend {
 
@@ -74,8 +74,7 @@ void op::Embed::run(CudaBackend& gpu) const {
                                   DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(x) && vectors_of_8(matrix) && aligned_16(positions) && positions.stride % 4 == 0;
   const auto kernel = vectors ? embed_kernel<Bf16, true> : embed_kernel<Bf16, false>;
-  const auto blocks = static_cast<unsigned>(divide_up(x.rows * kWarp, kThreads));
-  launch("embed", kernel, {blocks, kThreads, 0, gpu.queue()}, arguments);
+  launch("embed", kernel, {divide_up(x.rows * kWarp, kThreads), kThreads, 0, gpu.queue()}, arguments);
 }
 
 }  // namespace tandem::backend

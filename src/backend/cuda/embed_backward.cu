@@ -2,8 +2,8 @@
 // at every kPiece places, a warp adds up one piece, and a second kernel adds the pieces of an id in order; so no id is
 // the last to finish, and the order of additions is always the same.
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device.cuh"
 #include "backend/cuda/dropout.cuh"
-#include "backend/cuda/floats.cuh"
 
 namespace tandem::backend {
 
@@ -229,13 +229,11 @@ void op::EmbedBackward::run(CudaBackend& gpu) const {
                                   scale,
                                   DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(dx) && aligned_16(dtable) && dtable.stride % 4 == 0;
-  const auto columns = static_cast<unsigned>(divide_up(dx.cols, kColumns));
-  const dim3 blocks(static_cast<unsigned>(divide_up(2 * pieces + order.ids.cols, kWarps)), columns);
+  const int64_t columns = divide_up(dx.cols, kColumns);
   launch("embed_backward", vectors ? embed_backward_kernel<Bf16, true> : embed_backward_kernel<Bf16, false>,
-         {blocks, kThreads, 0, gpu.queue()}, arguments);
-  const dim3 few(static_cast<unsigned>(divide_up(pieces, kWarps)), columns);
+         {{divide_up(2 * pieces + order.ids.cols, kWarps), columns}, kThreads, 0, gpu.queue()}, arguments);
   launch("add_parts", vectors ? add_parts_kernel<Bf16, true> : add_parts_kernel<Bf16, false>,
-         {few, kThreads, 0, gpu.queue()}, arguments);
+         {{divide_up(pieces, kWarps), columns}, kThreads, 0, gpu.queue()}, arguments);
 }
 
 }  // namespace tandem::backend

@@ -6,10 +6,10 @@
 // call, one byte of the gate, one 16-byte store.
 #pragma once
 
+#include "backend/cuda/dropout.cuh"
 #include "backend/cuda/hopper.cuh"
 #include "backend/cuda/hopper_products.h"
 #include "backend/cuda/mma.cuh"
-#include "backend/cuda/philox_rows.cuh"
 
 namespace tandem::backend::cuda {
 
@@ -52,12 +52,22 @@ struct Writer {
       if (unit >= 0) {
         const float* s = sums + 4 * unit;
         const auto &first = fetched[unit], &second = fetched[unit + 1];
-        store_blocks((at ^ unit % 8 << 4) + unit / 8 * kChunkBytes, pair(first, s[0], s[1]), pair(first, s[2], s[3]),
-                     pair(second, s[4], s[5]), pair(second, s[6], s[7]));
+        store_fragment(
+            (at ^ unit % 8 << 4) + unit / 8 * kChunkBytes,
+            {{pair(first, s[0], s[1]), pair(first, s[2], s[3]), pair(second, s[4], s[5]), pair(second, s[6], s[7])}});
       }
     }
   }
 };
+
+__device__ inline uint4 load_shared(uint32_t at) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(at)
+               : "memory");
+  return v;
+}
 
 // A warp's part of a slot: 64 x 64, or 16 x 256.
 struct Chunk {
@@ -75,10 +85,7 @@ struct Chunk {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int r = lane / 8 + 4 * i;
-      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(v[i].x), "=r"(v[i].y), "=r"(v[i].z), "=r"(v[i].w)
-                   : "r"(at + r * 128 + ((lane % 8 ^ r % 8) << 4))
-                   : "memory");
+      v[i] = load_shared(at + r * 128 + ((lane % 8 ^ r % 8) << 4));
     }
   }
 };

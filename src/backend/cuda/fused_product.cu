@@ -26,10 +26,10 @@ constexpr uint32_t kGatesFrom = kBiasFrom + kBiasSlots * kBiasBytes, kMostGateBy
 constexpr size_t kSharedBytes = kPatternBytes + kGatesFrom + kGroups * kGroupThreads * kMostGateBytes;
 
 // Tiles of a cluster in the order in which they are done: column by column of a band of rows, then the band before it.
-// Norms and what product_norm.cu multiplies go from the first row to the last, these products the other way: of what
-// the kernel before wrote they find the last rows in the L2 cache, and leave the first ones there for the next. Wide
-// results have bands of several rows of tiles, so that the second factor, which may not stay in the L2 cache beside
-// what is written, is read once for all of them.
+// Norms and what linear_residual_norm.cu multiplies go from the first row to the last, these products the other way: of
+// what the kernel before wrote they find the last rows in the L2 cache, and leave the first ones there for the next.
+// Wide results have bands of several rows of tiles, so that the second factor, which may not stay in the L2 cache
+// beside what is written, is read once for all of them.
 struct Shape {
   int tiles, row_tiles, column_tiles, band;  // tiles of a cluster
   int steps;                                 // of kDepth
@@ -360,8 +360,6 @@ template <class Epilogue>
 void run_product(const View& result, const ConstView& a, const ConstView& w, const Epilogue& epilogue, int processors,
                  cudaStream_t stream) {
   const auto kernel = fused_product_kernel<Epilogue>;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
-        "asking for shared memory");
   Shape shape{};
   shape.row_tiles = static_cast<int>(divide_up(result.rows, kCluster * kTileRows));
   shape.column_tiles = static_cast<int>(divide_up(result.cols, kTileCols));

@@ -25,18 +25,9 @@ cudaDataType_t type_of(const ConstView& view) {
   return view.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-cublasLtEpilogue_t lt_epilogue(GemmEpilogue epilogue) {
-  switch (epilogue) {
-    case GemmEpilogue::bias:
-      return CUBLASLT_EPILOGUE_BIAS;
-    case GemmEpilogue::relu:
-      return CUBLASLT_EPILOGUE_RELU;
-    case GemmEpilogue::relu_bias:
-      return CUBLASLT_EPILOGUE_RELU_BIAS;
-    default:
-      return CUBLASLT_EPILOGUE_DEFAULT;
-  }
-}
+// By the number in GemmKey: 1 for a bias, 2 for relu.
+constexpr cublasLtEpilogue_t kEpilogues[] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU,
+                                             CUBLASLT_EPILOGUE_RELU_BIAS};
 
 template <class T>
 void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
@@ -64,7 +55,7 @@ GemmKey key_of(const GemmCall& call) {
   key.transpose_b = call.transpose_a ? 1 : 0;
   key.wide = call.c.dtype == DType::f32 ? 1 : 0;
   key.accumulate = call.beta != 0 ? 1 : 0;
-  key.epilogue = static_cast<int>(call.epilogue);
+  key.epilogue = (call.bias.empty() ? 0 : 1) + (call.relu ? 2 : 0);
   key.alignment = std::min({alignment_of(call.a), alignment_of(call.b), alignment_of(call.c)});
   return key;
 }
@@ -121,7 +112,8 @@ void Gemm::run(const GemmCall& call) {
 }
 
 cublasStatus_t Gemm::launch(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const GemmCall& call) {
-  return cublasLtMatmul(handle_, plan.operation, &call.alpha, call.b.data, plan.a, call.a.data, plan.b, &call.beta,
+  constexpr float kAlpha = 1;
+  return cublasLtMatmul(handle_, plan.operation, &kAlpha, call.b.data, plan.a, call.a.data, plan.b, &call.beta,
                         call.c.data, plan.c, call.c.data, plan.c, &algorithm, workspace_.data(), workspace_.bytes(),
                         stream_);
 }
@@ -131,7 +123,7 @@ Gemm::Plan Gemm::make_plan(const GemmKey& key, const GemmCall& call) {
   check(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a matrix product");
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_a != 0 ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_b != 0 ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, lt_epilogue(call.epilogue));
+  set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, kEpilogues[key.epilogue]);
   if (!call.bias.empty()) {
     set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_16BF);
   }

@@ -13,18 +13,15 @@
 
 namespace tandem::backend::cuda {
 
-enum class GemmEpilogue : uint8_t { none, bias, relu, relu_bias };
-
-// c = epilogue(alpha * op(a) op(b) + beta * c)
+// c = op(a) op(b) + beta * c, with bias and relu after it where they are wanted
 struct GemmCall {
   View c;          // row-major, in bf16 or f32
   ConstView a, b;  // row-major, in bf16
   bool transpose_a = false;
   bool transpose_b = false;
-  float alpha = 1;
   float beta = 0;
-  GemmEpilogue epilogue = GemmEpilogue::none;
-  ConstView bias;  // bf16 [1, c.cols]
+  bool relu = false;
+  ConstView bias = {};  // bf16 [1, c.cols], or empty
 };
 
 // Shape and layout: what an algorithm depends on.

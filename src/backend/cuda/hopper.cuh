@@ -274,13 +274,6 @@ __device__ void settle(float (&sums)[kCount]) {
   }
 }
 
-// Four 8 x 8 blocks; lane 8 i + j gives the address of row j of block i, lane 4 g + t columns 2t, 2t + 1 of row g.
-__device__ inline void store_blocks(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1), "r"(r2),
-               "r"(r3)
-               : "memory");
-}
-
 #endif
 
 }  // namespace tandem::backend::cuda

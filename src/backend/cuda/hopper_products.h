@@ -11,8 +11,8 @@
 
 namespace tandem::backend::cuda {
 
-// Tiles of fused_product.cu and product_norm.cu: of the result, that a block has, and of the depth, that are one stage
-// (a row of the swizzle, 128 bytes).
+// Tiles of fused_product.cu and linear_residual_norm.cu: of the result, that a block has, and of the depth, that are
+// one stage (a row of the swizzle, 128 bytes).
 constexpr int kTileRows = 128, kTileCols = 256, kDepth = 64;
 
 // ---- fused_product.cu: epilogues whose own pass over [rows, out] would cost as much as the product
@@ -50,20 +50,11 @@ constexpr int kWidestLoss = 1024;                 // columns of x
 constexpr int64_t kMostPieces = INT32_MAX / 256;  // rows of w
 size_t loss_scratch_bytes(const op::ProjectedLoss& loss, int processors);
 
-// ---- product_norm.cu: a sublayer's last product with dropout, the residual connection and the norm behind it; the
-// product itself never goes to memory
+// ---- linear_residual_norm.cu and linear_backward_weights.cu
 
 // How many clusters of four blocks run at one time; none where the GPU has no code for Hopper's own instructions.
 std::optional<int> norm_clusters_of_4(int processors);
-// kernel: one of those of norms.
-void product_norm(const op::LinearResidualNorm& p, ProductKernel kernel, int processors, cudaStream_t stream);
-
-// ---- weight_gradient.cu: the gradients of two matrices from the same number of tokens in one kernel; dbias is not
-// made
 
 constexpr int kPairCols = 128;  // of a dw, that a cluster of two blocks has
-// dw = dy' x, or += . kernel: one of those of pairs.
-void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, ProductKernel kernel,
-                      cudaStream_t stream);
 
 }  // namespace tandem::backend::cuda

@@ -68,8 +68,7 @@ void LateSums::hold(bool on) {
 
 void LateSums::settle() {
   if (waiting_.blocks > 0) {
-    launch("add_parts_kernel", add_parts_kernel,
-           {static_cast<unsigned>(waiting_.blocks), dim3(kWarp, kWarp), 0, stream_}, waiting_);
+    launch("add_parts_kernel", add_parts_kernel, {waiting_.blocks, dim3(kWarp, kWarp), 0, stream_}, waiting_);
   }
   forget();
 }

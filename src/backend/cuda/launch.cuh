@@ -4,7 +4,9 @@
 
 #include <cuda_runtime.h>
 
+#include <mutex>
 #include <type_traits>
+#include <unordered_map>
 
 #include "backend/cuda/check.h"
 
@@ -20,11 +22,27 @@ __device__ inline void await_previous() {
 }
 
 // Asked of the driver once for each kernel, since a process computes on one GPU.
-const cudaFuncAttributes& attributes_of(const void* kernel);
+inline const cudaFuncAttributes& attributes_of(const void* kernel) {
+  static std::mutex mutex;
+  static std::unordered_map<const void*, cudaFuncAttributes> known;
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(kernel); found != known.end()) {
+    return found->second;
+  }
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, kernel), "reading a kernel's attributes");
+  return known.emplace(kernel, attributes).first->second;
+}
+
+struct Grid : dim3 {
+  Grid(int64_t x, int64_t y = 1, int64_t z = 1)
+      : dim3(static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)) {}
+};
 
 // Where a launch runs and how large it is.
 struct Launch {
-  dim3 blocks, threads;
+  Grid blocks;
+  dim3 threads;
   size_t shared = 0;  // bytes of dynamic shared memory
   cudaStream_t stream = nullptr;
   unsigned cluster = 1;  // blocks; more than one only on Hopper and later
@@ -35,10 +53,14 @@ struct Launch {
 template <class... Parameters>
 void launch(const char* name, void (*kernel)(Parameters...), const Launch& size,
             const std::type_identity_t<Parameters>&... arguments) {
+  if (size.shared > 0) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(size.shared)),
+          "asking for shared memory");
+  }
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
-  if (attributes_of(reinterpret_cast<const void*>(kernel)).ptxVersion >=
-      90) {  // otherwise await_previous does not wait
+  // With code for GPUs before Hopper await_previous does not wait.
+  if (attributes_of(reinterpret_cast<const void*>(kernel)).ptxVersion >= 90) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -84,19 +84,11 @@ void launch_activate(Activation activation, const View& y, const ConstView& x, c
                                           .cols = y.cols,
                                           .dropout = DropoutArguments(dropout)};
   const bool vectors = vectors_of_8(y) && vectors_of_8(x);
-  const dim3 grid(static_cast<unsigned>(divide_up(y.cols, kColumns)),
-                  static_cast<unsigned>(divide_up(y.rows, kWarps * kRowsOfWarp)));
+  const Grid grid(divide_up(y.cols, kColumns), divide_up(y.rows, kWarps * kRowsOfWarp));
   with_activation(activation, [&]<Activation kActivation>() {
     const auto kernel = vectors ? activate_kernel<Bf16, kActivation, true> : activate_kernel<Bf16, kActivation, false>;
     launch("activate_kernel", kernel, {grid, kWarps * kWarp, 0, stream}, arguments);
   });
-}
-
-GemmEpilogue gemm_epilogue(bool bias, bool relu) {
-  if (relu) {
-    return bias ? GemmEpilogue::relu_bias : GemmEpilogue::relu;
-  }
-  return bias ? GemmEpilogue::bias : GemmEpilogue::none;
 }
 
 }  // namespace
@@ -118,7 +110,7 @@ void op::Linear::run(CudaBackend& gpu) const {
                   .a = x,
                   .b = w.plain(),
                   .transpose_b = true,
-                  .epilogue = gemm_epilogue(!bias.empty(), activation == Activation::relu),
+                  .relu = activation == Activation::relu,
                   .bias = bias});
   if (kernel == ProductKernel::cublas_and_passes) {
     launch_activate(curved ? activation : Activation::none, y, product, bits, dropout, gpu.queue());

@@ -127,11 +127,10 @@ void op::LinearBackwardInput::run(CudaBackend& gpu) const {
                                       .cols = dx.cols,
                                       .dropout = drop};
   const bool vectors = vectors_of_8(dx) && (!bits.empty() || vectors_of_8(saved));
-  const dim3 grid(static_cast<unsigned>(column_blocks), static_cast<unsigned>(parts));
   with_activation(activation, [&]<Activation kActivation>() {
     const auto kernel =
         vectors ? mask_gradient_kernel<Bf16, kActivation, true> : mask_gradient_kernel<Bf16, kActivation, false>;
-    launch("mask_gradient_kernel", kernel, {grid, kSumThreads, 0, gpu.queue()}, arguments);
+    launch("mask_gradient_kernel", kernel, {{column_blocks, parts}, kSumThreads, 0, gpu.queue()}, arguments);
   });
   if (sums) {
     gpu.late_sums().add(sums_of(column_sums, accumulate_sums), partial, parts);

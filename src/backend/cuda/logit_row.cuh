@@ -5,7 +5,8 @@
 
 #include <cmath>
 
-#include "backend/cuda/floats.cuh"
+#include "backend/backend.h"
+#include "backend/cuda/device.cuh"
 
 namespace tandem::backend::cuda {
 
@@ -182,17 +183,17 @@ class StreamedRow {
 template <class H, class Body>
 void with_row_type(const ConstView& logits, const Body& body) {
   const bool vectors = vectors_of_8(logits);
-  if (vectors && logits.cols <= HeldRow<H, 512, 1, 3>::kMostCols) {
-    body.template operator()<HeldRow<H, 512, 1, 3>>();
-  } else if (vectors && logits.cols <= HeldRow<H, 512, 2, 3>::kMostCols) {
-    body.template operator()<HeldRow<H, 512, 2, 3>>();
-  } else if (vectors && logits.cols <= HeldRow<H, 512, 4, 2>::kMostCols) {
-    body.template operator()<HeldRow<H, 512, 4, 2>>();
-  } else if (vectors && logits.cols <= HeldRow<H, 512, 8, 2>::kMostCols) {
-    body.template operator()<HeldRow<H, 512, 8, 2>>();
-  } else if (vectors && logits.cols <= HeldRow<H, 1024, 8, 1>::kMostCols) {
-    body.template operator()<HeldRow<H, 1024, 8, 1>>();
-  } else {
+  const auto holds = [&]<class Row>(std::type_identity<Row>) {
+    const bool fits = vectors && logits.cols <= Row::kMostCols;
+    if (fits) {
+      body.template operator()<Row>();
+    }
+    return fits;
+  };
+  const auto first_of = [&](auto... rows) { return (holds(rows) || ...); };
+  if (!first_of(std::type_identity<HeldRow<H, 512, 1, 3>>(), std::type_identity<HeldRow<H, 512, 2, 3>>(),
+                std::type_identity<HeldRow<H, 512, 4, 2>>(), std::type_identity<HeldRow<H, 512, 8, 2>>(),
+                std::type_identity<HeldRow<H, 1024, 8, 1>>())) {
     body.template operator()<StreamedRow<H>>();
   }
 }
@@ -201,10 +202,16 @@ constexpr float kLog2E = 1.4426950409F, kLn2 = 0.6931471806F;
 
 // e^(logit - most) for shift = most * kLog2E, which is rounded in the same way for all logits of a row. Relative error
 // about 1e-7 times the larger of 1 and their magnitude; 0 where the result is below the smallest normal number.
-__device__ inline float shifted_exp(float logit, float shift) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(fmaf(logit, kLog2E, -shift)));
-  return result;
+__device__ inline float shifted_exp(float logit, float shift) { return exp2_fast(fmaf(logit, kLog2E, -shift)); }
+
+__device__ inline void add_to(LossTotals& sum, LossTotals part) {
+  sum.smoothed += part.smoothed;
+  sum.nll += part.nll;
+  sum.correct += part.correct;
+  sum.tokens += part.tokens;
+}
+__device__ inline LossTotals sum_of_warp(const LossTotals& t) {
+  return {sum_of_warp(t.smoothed), sum_of_warp(t.nll), sum_of_warp(t.correct), sum_of_warp(t.tokens)};
 }
 
 // Over a block of kThreads, in every thread; fixed order. `shared` holds 32 values that no thread of the block may

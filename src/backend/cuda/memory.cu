@@ -23,12 +23,25 @@ __global__ void convert_kernel(To* to, int64_t to_stride, const From* from, int6
 template <class To, class From>
 void convert(const View& to, const ConstView& from, cudaStream_t stream) {
   constexpr int kThreads = 256;
-  const auto blocks = static_cast<unsigned>(std::min<int64_t>(divide_up(to.size(), kThreads), 1 << 16));
+  const int64_t blocks = std::min<int64_t>(divide_up(to.size(), kThreads), 1 << 16);
   launch("convert_kernel", convert_kernel<To, From>, {blocks, kThreads, 0, stream}, data<To>(to), to.stride,
          data<From>(from), from.stride, to.rows, to.cols);
 }
 
+__global__ void stamp_kernel(uint64_t* time) {
+  await_previous();
+  uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  *time = now;
+}
+
 }  // namespace
+
+cudaError_t CudaBackend::look_for_code(cudaFuncAttributes& found) {
+  return cudaFuncGetAttributes(&found, stamp_kernel);  // all kernels are compiled for the same GPUs
+}
+
+void CudaBackend::stamp(uint64_t* time) { launch("stamp", stamp_kernel, {1, 1, 0, stream_}, time); }
 
 Buffer CudaBackend::allocate(size_t bytes) {
   void* memory = nullptr;

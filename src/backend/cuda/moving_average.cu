@@ -1,5 +1,5 @@
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/floats.cuh"
+#include "backend/cuda/device.cuh"
 
 namespace tandem::backend {
 

@@ -4,7 +4,7 @@
 // blocks of the cluster, which have the other columns.
 #pragma once
 
-#include "backend/cuda/floats.cuh"
+#include "backend/cuda/device.cuh"
 #include "backend/cuda/fused_epilogue.cuh"
 
 namespace tandem::backend::cuda {
@@ -44,14 +44,6 @@ struct NormArguments {
 constexpr int kRows = 4;
 constexpr int kParts = kTileCols / kChunkCols, kPartUnits = kUnits / kParts;
 
-__device__ inline uint4 load_shared(uint32_t at) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(at)
-               : "memory");
-  return v;
-}
 __device__ inline void store_shared(uint32_t at, const uint4& v) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }

@@ -1,8 +1,8 @@
 // A row of activations held in the registers of a few warps of one block.
 #pragma once
 
+#include "backend/cuda/device.cuh"
 #include "backend/cuda/dropout.cuh"
-#include "backend/cuda/floats.cuh"
 
 namespace tandem::backend::cuda {
 

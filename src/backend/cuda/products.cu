@@ -33,7 +33,7 @@ bool fused_takes(const View& result, const ConstView& a, const ConstView& w, con
   return chip.hopper && fits(result) && fits(a) && fits(w) && gate_fits && result.rows < INT32_MAX / 2;
 }
 
-// ---- a product and the norm behind it (product_norm.cu)
+// ---- a product and the norm behind it (linear_residual_norm.cu)
 //
 // Microseconds in a chain with a pass that makes x, with dropout, and by the best of eight algorithms of cuBLASLt with
 // residual_norm behind it (H200 at 700 W, sustained): 25,024 rows of 512 from 512 39 and 50, from 2048 92 and 105;
@@ -60,7 +60,7 @@ bool norm_takes(const op::LinearResidualNorm& p, const Chip& chip) {
   return tiles * 100 >= rounds * clusters * (depth <= kShallow && rounds > 1 ? kFullShallowRounds : kFullRounds);
 }
 
-// ---- two gradients of matrices (weight_gradient.cu)
+// ---- two gradients of matrices (linear_backward_weights.cu)
 //
 // Microseconds between passes over 4 MB, cold cache, here and for the two products one after the other (the best of
 // eight algorithms of cuBLASLt, or for 512 x 512 a kernel that was no slower): 512 x 512 and 1536 x 512 1,000

@@ -49,18 +49,24 @@ struct Arguments {
 
 // ---- before the product: shifts, and sums over the rows of x and w in parts
 
+// body(v, i) for each of the eight columns of a warp's vectors.
+template <int kVectors, class Body>
+__device__ void each(const Body& body) {
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      body(v, i);
+    }
+  }
+}
+
 // Adds up what the block's warps hold for the same columns, in their order, and writes it.
 template <int kVectors>
 __device__ void write_sums(float* to, const float (&sums)[kVectors][8], int d) {
   __shared__ float shared[kWarps][kVectors * kPerWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      shared[warp][v * kPerWarp + lane * 8 + i] = sums[v][i];
-    }
-  }
+  each<kVectors>([&](int v, int i) { shared[warp][v * kPerWarp + lane * 8 + i] = sums[v][i]; });
   __syncthreads();
   for (int col = static_cast<int>(threadIdx.x); col < d; col += kThreads) {
     float sum = 0;
@@ -85,13 +91,7 @@ __device__ void load_row(float (&to)[kVectors][8], const H* row, int d) {
 
 template <int kVectors>
 __device__ void add_row(float (&sums)[kVectors][8], const float (&row)[kVectors][8]) {
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      sums[v][i] += row[v][i];
-    }
-  }
+  each<kVectors>([&](int v, int i) { sums[v][i] += row[v][i]; });
 }
 
 // A warp a row: of x in the first sum_blocks blocks, of w in the others, if there are any.
@@ -119,13 +119,7 @@ __global__ void __launch_bounds__(kThreads) label_shifts_kernel(const Arguments<
       load_row(row, a.x + r * a.x_stride, a.d);
       load_row(other, a.w + label * a.w_stride, a.d);
       add_row(sums, row);
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          product += row[v][i] * other[v][i];
-        }
-      }
+      each<kVectors>([&](int v, int i) { product += row[v][i] * other[v][i]; });
       // Of the logit as the product writes it, to within one step of its type.
       shift = to_float(from_float<H>(sum_of_warp(product))) * kLog2E - kLabelExponent;
     }
@@ -339,8 +333,7 @@ __global__ void __launch_bounds__(kThreads) row_losses_kernel(const Arguments<H>
     if (row < a.rows) {
       a.factors[row] = factor;
     }
-    totals = {sum_of_warp(totals.smoothed), sum_of_warp(totals.nll), sum_of_warp(totals.correct),
-              sum_of_warp(totals.tokens)};
+    totals = sum_of_warp(totals);
     if (threadIdx.x == 0) {
       a.losses[block] = totals;
     }
@@ -358,11 +351,7 @@ __device__ void add_totals(LossTotals* to, const Arguments<H>& a, int row_blocks
   __shared__ double shared[kWarps];
   LossTotals sum;
   for (int i = static_cast<int>(threadIdx.x); i < row_blocks; i += kThreads) {
-    const LossTotals part = a.losses[i];
-    sum.smoothed += part.smoothed;
-    sum.nll += part.nll;
-    sum.correct += part.correct;
-    sum.tokens += part.tokens;
+    add_to(sum, a.losses[i]);
   }
   for (int col = static_cast<int>(threadIdx.x); a.x_sums != nullptr && col < a.d; col += kThreads) {
     sum.smoothed -= a.other * static_cast<double>(a.x_sums[col]) * static_cast<double>(a.w_sums[col]);
@@ -372,10 +361,7 @@ __device__ void add_totals(LossTotals* to, const Arguments<H>& a, int row_blocks
   sum.correct = sum_of_block<kThreads>(sum.correct, shared);
   sum.tokens = sum_of_block<kThreads>(sum.tokens, shared);
   if (threadIdx.x == 0) {
-    to->smoothed += sum.smoothed;
-    to->nll += sum.nll;
-    to->correct += sum.correct;
-    to->tokens += sum.tokens;
+    add_to(*to, sum);
   }
 }
 
@@ -391,14 +377,10 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const float other = a.state->loss_scale * static_cast<float>(a.other);
   float constant[kVectors][8] = {};
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int col = v * kPerWarp + lane * 8 + i;
-      constant[v][i] = a.w_sums != nullptr && col < a.d ? a.w_sums[col] * other : 0.0F;
-    }
-  }
+  each<kVectors>([&](int v, int i) {
+    const int col = v * kPerWarp + lane * 8 + i;
+    constant[v][i] = a.w_sums != nullptr && col < a.d ? a.w_sums[col] * other : 0.0F;
+  });
   for (int row = static_cast<int>(blockIdx.x) * kWarps + warp; row < a.rows;
        row += (static_cast<int>(gridDim.x) - 1) * kWarps) {
     const float factor = a.factors[row], on = a.of.labels[row] < 0 ? 0.0F : 1.0F;
@@ -462,26 +444,18 @@ Arguments<Bf16> arguments_of(const op::ProjectedLoss& loss, int processors, Piec
   a.losses = memory.take<LossTotals>(divide_up(rows, kRowsOfBlock));
   a.x_partial = memory.take<float>(a.sum_blocks * d);
   a.w_partial = memory.take<float>(a.sum_blocks * d);
-  a.x_sums = memory.take<float>(d);
-  a.w_sums = memory.take<float>(d);
-  if (loss.smoothing == 0) {
-    a.x_sums = a.w_sums = nullptr;
-  }
+  a.x_sums = loss.smoothing == 0 ? nullptr : memory.take<float>(d);
+  a.w_sums = loss.smoothing == 0 ? nullptr : memory.take<float>(d);
   return a;
 }
 
 template <class Body>
 void with_vectors(int64_t d, const Body& body) {
-  switch (divide_up(d, kPerWarp)) {
-    case 1:
-      return body.template operator()<1>();
-    case 2:
-      return body.template operator()<2>();
-    case 3:
-      return body.template operator()<3>();
-    default:
-      return body.template operator()<kMostVectors>();
-  }
+  const int64_t vectors = divide_up(d, kPerWarp);
+  vectors == 1   ? body.template operator()<1>()
+  : vectors == 2 ? body.template operator()<2>()
+  : vectors == 3 ? body.template operator()<3>()
+                 : body.template operator()<kMostVectors>();
 }
 
 }  // namespace
@@ -507,10 +481,10 @@ void op::ProjectedLoss::run(CudaBackend& gpu) const {
   const View scaled = make_view(a.scaled, DType::bf16, a.rows + more, a.d, Memory::device);
   with_vectors(a.d, [&]<int kVectors>() {
     launch("label_shifts", label_shifts_kernel<Bf16, kVectors>,
-           {static_cast<unsigned>(a.sum_blocks * (smoothed ? 2 : 1)), kThreads, 0, gpu.queue()}, a);
+           {a.sum_blocks * (smoothed ? 2 : 1), kThreads, 0, gpu.queue()}, a);
     fused_exponentials(e, x, w.plain(), a.of, gpu.processors(), gpu.queue());
-    launch("row_losses", row_losses_kernel<Bf16, kVectors>,
-           {static_cast<unsigned>(row_blocks + column_blocks), kThreads, 0, gpu.queue()}, a, row_blocks);
+    launch("row_losses", row_losses_kernel<Bf16, kVectors>, {row_blocks + column_blocks, kThreads, 0, gpu.queue()}, a,
+           row_blocks);
     gpu.gemm().run({.c = dw,
                     .a = logits.slice_rows(0, a.rows + more),
                     .b = scaled,
@@ -518,7 +492,7 @@ void op::ProjectedLoss::run(CudaBackend& gpu) const {
                     .beta = accumulate ? 1.0F : 0.0F});
     gpu.gemm().run({.c = scaled.slice_rows(0, a.rows), .a = e, .b = w.plain()});
     launch("scale_gradients", scale_gradients_kernel<Bf16, kVectors>,
-           {static_cast<unsigned>(4 * gpu.processors() + 1), kThreads, 0, gpu.queue()}, totals, a, row_blocks);
+           {4 * gpu.processors() + 1, kThreads, 0, gpu.queue()}, totals, a, row_blocks);
   });
 }
 

@@ -141,8 +141,8 @@ void op::ResidualNorm::run(CudaBackend& gpu) const {
   const bool vectors = vectors_of_8(sum) && vectors_of_8(normed) && vectors_of_8(residual) && vectors_of_8(branch) &&
                        aligned_16(gamma) && aligned_16(beta);
   with_norm_row<Bf16, 128>(normed.cols, vectors, [&]<class Row>() {
-    const auto blocks = static_cast<unsigned>(divide_up(normed.rows, Row::kRowsPerBlock));
-    launch("residual_norm", residual_norm_kernel<Row>, {blocks, Row::kBlock, 0, gpu.queue()}, arguments);
+    launch("residual_norm", residual_norm_kernel<Row>,
+           {divide_up(normed.rows, Row::kRowsPerBlock), Row::kBlock, 0, gpu.queue()}, arguments);
   });
 }
 

@@ -105,8 +105,8 @@ void op::TopLogProbabilities::run(CudaBackend& gpu) const {
                                   values.stride,       ids.stride,         logits.stride,
                                   logits.cols,         static_cast<int>(k)};
   with_row_type<Bf16>(logits, [&]<class Row>() {
-    launch("top_log_probabilities", top_log_probabilities_kernel<Row>,
-           {static_cast<unsigned>(logits.rows), Row::kThreads, 0, gpu.queue()}, arguments);
+    launch("top_log_probabilities", top_log_probabilities_kernel<Row>, {logits.rows, Row::kThreads, 0, gpu.queue()},
+           arguments);
   });
 }
 

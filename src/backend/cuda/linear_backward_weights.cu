@@ -1,6 +1,7 @@
-// Two small products leave multiprocessors idle, each for itself; together they fill them. There are no atomics, and no
-// sum goes through device memory before it is final. A block has one or two groups of four warps that multiply, each
-// for 64 rows, and a warp that asks the copy engine for stages of 64 tokens. Two blocks are a cluster:
+// On Hopper two small products are one kernel: each for itself leaves multiprocessors idle, together they fill them.
+// There are no atomics, and no sum goes through device memory before it is final. A block has one or two groups of four
+// warps that multiply, each for 64 rows, and a warp that asks the copy engine for stages of 64 tokens. Two blocks are a
+// cluster:
 //  - with few tiles, both compute the same one, each over half of the tokens. Then each sends the sums of half of the
 //    columns to the other one's shared memory and adds up the other half.
 //  - with more, they compute two tiles, one below the other, and each brings half of the columns of x for both.
@@ -10,12 +11,18 @@
 // tokens and one factor for both, want 96.
 #include <algorithm>
 
+#include "backend/cuda/column_sums.cuh"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/hopper.cuh"
 #include "backend/cuda/hopper_products.h"
 
-namespace tandem::backend::cuda {
+namespace tandem::backend {
 
 namespace {
+
+using namespace cuda;
+
+// ---- two products
 
 constexpr int kProducts = 2;
 constexpr int kCluster = 2;
@@ -258,9 +265,6 @@ __global__ void __launch_bounds__(S::kThreads, 1) weight_gradients_kernel(const 
 
 template <class S>
 void launch_products(Products products, std::span<const WeightGradient> gradients, cudaStream_t stream) {
-  const auto kernel = weight_gradients_kernel<Bf16, S>;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes),
-        "asking for shared memory");
   int clusters = 0;
   for (size_t i = 0; i < kProducts; ++i) {
     const WeightGradient& from = gradients[i];
@@ -275,14 +279,11 @@ void launch_products(Products products, std::span<const WeightGradient> gradient
           .clusters = static_cast<int>(S::clusters(from.dw))};
     clusters += to.clusters;
   }
-  launch("weight_gradients_kernel", kernel,
-         {static_cast<unsigned>(clusters * kCluster), S::kThreads, S::kSharedBytes, stream, kCluster}, products);
+  launch("weight_gradients_kernel", weight_gradients_kernel<Bf16, S>,
+         {clusters * kCluster, S::kThreads, S::kSharedBytes, stream, kCluster}, products);
 }
 
-}  // namespace
-
-void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate, ProductKernel kernel,
-                      cudaStream_t stream) {
+void run_pair(std::span<const WeightGradient> gradients, bool accumulate, ProductKernel kernel, cudaStream_t stream) {
   // At least one step for each block; steps behind the last token bring zeros.
   const auto steps = static_cast<int>(std::max<int64_t>(divide_up(gradients[0].dy.rows, kTokens), kCluster));
   const Products products{.steps = steps, .accumulate = accumulate};
@@ -292,4 +293,68 @@ void weight_gradients(std::span<const WeightGradient> gradients, bool accumulate
   launch(products, gradients, stream);
 }
 
-}  // namespace tandem::backend::cuda
+// ---- the sums of dy's columns
+
+// partial[part, col] = sum of dy[row, col] over the rows of the part. Grid: (column blocks, parts).
+template <class H, bool kVector>
+__global__ void __launch_bounds__(kSumThreads)
+    column_sums_kernel(float* partial, const H* dy, int64_t stride, int64_t rows, int64_t cols) {
+  await_previous();
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int64_t first_col = int64_t{blockIdx.x} * kSumColumns, col = first_col + lane * 8;
+  const int64_t rows_of_part = (rows + gridDim.y - 1) / gridDim.y;
+  const int64_t begin = blockIdx.y * rows_of_part, end = min(rows, begin + rows_of_part);
+  float sums[8] = {};
+  if (col < cols) {
+#pragma unroll 8
+    for (int64_t row = begin + warp; row < end; row += kSumWarps) {
+      float values[8];
+      load8<kVector>(values, dy + row * stride, col, cols);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        sums[i] += values[i];
+      }
+    }
+  }
+  write_block_sums(partial + blockIdx.y * cols, sums, first_col, cols);
+}
+
+void sum_columns(const View& sums, const ConstView& dy, bool accumulate, CudaBackend& gpu) {
+  if (dy.rows == 0) {
+    if (!accumulate) {
+      gpu.fill_zero(sums);
+    }
+    return;
+  }
+  const int64_t column_blocks = divide_up(dy.cols, kSumColumns);
+  const int64_t parts = std::max<int64_t>(1, std::min(divide_up(dy.rows, 64), 8 * gpu.processors() / column_blocks));
+  float* partial = gpu.late_sums().room(parts * dy.cols);
+  const auto kernel = vectors_of_8(dy) ? column_sums_kernel<Bf16, true> : column_sums_kernel<Bf16, false>;
+  launch("column_sums_kernel", kernel, {{column_blocks, parts}, kSumThreads, 0, gpu.queue()}, partial, data<Bf16>(dy),
+         dy.stride, dy.rows, dy.cols);
+  gpu.late_sums().add(sums_of(sums, accumulate), partial, parts);
+}
+
+}  // namespace
+
+void op::LinearBackwardWeights::run(CudaBackend& gpu) const {
+  for (const auto& [dw, dbias, dy, x] : gradients) {
+    require(dw.dtype == DType::f32, "the GPU keeps parameter gradients in f32, not in {}", name_of(dw.dtype));
+    if (dw.size() > 0 && !dbias.empty()) {  // first, while dy may still be in the cache
+      sum_columns(dbias, dy, accumulate, gpu);
+    }
+  }
+  if (const ProductKernel kernel = kernel_of(*this, gpu.chip()); kernel != ProductKernel::cublas) {
+    run_pair(gradients, accumulate, kernel, gpu.queue());
+    return;
+  }
+  for (const auto& [dw, dbias, dy, x] : gradients) {
+    if (dy.rows > 0) {
+      gpu.gemm().run({.c = dw, .a = dy, .b = x, .transpose_a = true, .beta = accumulate ? 1.0F : 0.0F});
+    } else if (!accumulate) {
+      gpu.fill_zero(dw);
+    }
+  }
+}
+
+}  // namespace tandem::backend
