@@ -192,26 +192,17 @@ void BatchWork::give(const data::HostBatch& batch, const data::TrainStep& step, 
   const IdCounts ids = ids_of(step);
   const Given given{layout.batch(block, memory_, batch), layout.step_ids(block, memory_, ids),
                     static_cast<StepInput*>(block)};
-  if (!replays()) {
+  Recordable* work = replays() ? &recordings_[{static_cast<int64_t>(number), ids.source, ids.target, kind}] : nullptr;
+  // The first time is not recorded: libraries choose algorithms, take memory and make connections when they are first
+  // used.
+  if (work == nullptr || !std::exchange(work->warm, true) || !recorded) {
     body(given);
     return;
   }
-  run(recordings_[{static_cast<int64_t>(number), ids.source, ids.target, kind}], recorded,
-      [body, given] { body(given); });
-}
-
-// The first time is not recorded: libraries choose algorithms, take memory and make connections when they are first
-// used.
-void BatchWork::run(Recordable& work, bool recorded, const std::function<void()>& body) {
-  const bool warm = std::exchange(work.warm, true);
-  if (!recorded || !warm) {
-    body();
-    return;
+  if (work->recording == nullptr) {
+    work->recording = backend_.record([body, given] { body(given); });
   }
-  if (work.recording == nullptr) {
-    work.recording = backend_.record(body);
-  }
-  work.recording->run();
+  work->recording->run();
 }
 
 }  // namespace tandem::train

@@ -113,7 +113,6 @@ class BatchWork {
     std::unique_ptr<backend::Recording> recording;
   };
   size_t smallest_layout(const data::HostBatch& batch) const;
-  void run(Recordable& work, bool recorded, const std::function<void()>& body);
 
   backend::Backend& backend_;
   IdCounts vocabularies_;

@@ -1,7 +1,7 @@
 // What happens to a step's gradients: how they become one sum over all ranks, and that sum an update of the weights.
 //
-// One rank alone updates from the gradients that its backward pass leaves. Several ranks add theirs up first
-// (summed_update.cc). Another way to do it is a class in a file of its own and a line in make_gradient_update().
+// One rank alone updates from the gradients that its backward pass leaves. Several ranks add theirs up first. Another
+// way to do it is a class and a line in make_gradient_update().
 #pragma once
 
 #include <memory>
@@ -68,11 +68,6 @@ constexpr int64_t shard_unit(int ranks) { return int64_t{16} * ranks; }
 
 // What gradients travel as: what the config asks for or, if it leaves that open, f64 for f32 on CPUs, else f32.
 DType wire_type(const DistConfig& config, const backend::Backend& backend, DType compute);
-
-// Of several ranks, or of one whose sums are made as those of several are.
-std::unique_ptr<GradientUpdate> make_summed_update(backend::Backend& backend, const model::Transformer& model,
-                                                   ModelState& weights, dist::Communicator& communicator,
-                                                   const DistConfig& config, DType wire, bool whole_parameters);
 
 // weights must be padded to shard_unit(communicator.size()); communicator works where the gradients lie. All must
 // outlive the update. whole_parameters: if the optimizer is sharded, its shards end at the ends of parameters.

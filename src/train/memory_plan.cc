@@ -24,105 +24,112 @@ constexpr int64_t kSlack = 64;        // tokens: a micro-batch ends where the ne
 
 std::string readable(size_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
-size_t usable_bytes(const backend::Backend& backend, const model::ModelConfig& model, DType compute) {
-  const auto free = static_cast<double>(backend.memory_sizes().free);
-  const auto validation = static_cast<double>(planned_evaluation_bytes(backend, model, compute));
-  const double reserve = std::max({kReserve * free, std::min(kSmallestReserve, kMostReserve * free),
-                                   validation + kBatches + std::min(kDriver, kMostDriver * free)});
-  return static_cast<size_t>(std::max(0.0, free - reserve));
-}
-
 int64_t rows_of(const MemoryPlan& plan) { return std::max(plan.batch.capacity.source, plan.batch.capacity.target); }
 
-// micro-batches: of a step; 0 = not known.
-std::string describe(const MemoryPlan& plan, const backend::Backend& backend, int64_t micro_batches) {
-  const data::MicroBatchCapacity& capacity = plan.batch.capacity;
-  return fmt::format("a step is {} of at most {} + {} tokens in {} sentences; a micro-batch takes {} of {} free",
-                     micro_batches > 1    ? fmt::format("{} micro-batches", micro_batches)
-                     : micro_batches == 1 ? "one micro-batch"
-                                          : "micro-batches",
-                     grouped(capacity.source), grouped(capacity.target), grouped(capacity.pairs),
-                     readable(plan.arena_bytes), readable(backend.memory_sizes().free));
-}
+// One rank's plan.
+struct Planner {
+  const backend::Backend& backend;
+  DType compute;
+  const data::Corpus& corpus;
+  const TrainConfig& config;
+  int ranks;
 
-// At most `tokens` a side in one micro-batch; 0 = all that a rank has of a step.
-MemoryPlan plan_for(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
-                    const TrainConfig& config, int64_t tokens, int ranks) {
-  MemoryPlan plan;
-  plan.batch = config.batch;
-  for (const data::MicroBatchCapacity& capacity : data::micro_batch_capacities(corpus, config.batch, tokens, ranks)) {
-    plan.layouts.emplace_back(capacity, config.model.max_length, config.model, ranks > 1);
+  size_t usable_bytes() const {
+    const auto free = static_cast<double>(backend.memory_sizes().free);
+    const auto validation = static_cast<double>(planned_evaluation_bytes(backend, config.model, compute));
+    const double reserve = std::max({kReserve * free, std::min(kSmallestReserve, kMostReserve * free),
+                                     validation + kBatches + std::min(kDriver, kMostDriver * free)});
+    return static_cast<size_t>(std::max(0.0, free - reserve));
   }
-  const BatchLayout& largest = plan.layouts.back();
-  plan.batch.capacity = largest.capacity();
-  plan.arena_bytes = planned_arena_bytes(backend, config.model, compute, largest);
-  return plan;
-}
 
-MemoryPlan plan_alone(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
-                      const TrainConfig& config, int ranks, const data::MicroBatchCapacity& before) {
-  if (!has_fixed_capacities(backend)) {
+  // micro-batches: of a step; 0 = not known.
+  std::string describe(const MemoryPlan& plan, int64_t micro_batches) const {
+    const data::MicroBatchCapacity& capacity = plan.batch.capacity;
+    return fmt::format("a step is {} of at most {} + {} tokens in {} sentences; a micro-batch takes {} of {} free",
+                       micro_batches > 1    ? fmt::format("{} micro-batches", micro_batches)
+                       : micro_batches == 1 ? "one micro-batch"
+                                            : "micro-batches",
+                       grouped(capacity.source), grouped(capacity.target), grouped(capacity.pairs),
+                       readable(plan.arena_bytes), readable(backend.memory_sizes().free));
+  }
+
+  // At most `tokens` a side in one micro-batch; 0 = all that a rank has of a step.
+  MemoryPlan plan_for(int64_t tokens) const {
     MemoryPlan plan;
     plan.batch = config.batch;
-    plan.batch.capacity = {config.micro_batch, config.micro_batch, 0};
-    plan.batch.part_tokens = wire_type(config.dist, backend, compute) == DType::f64 ? kPartTokens : 0;
+    for (const data::MicroBatchCapacity& capacity : data::micro_batch_capacities(corpus, config.batch, tokens, ranks)) {
+      plan.layouts.emplace_back(capacity, config.model.max_length, config.model, ranks > 1);
+    }
+    const BatchLayout& largest = plan.layouts.back();
+    plan.batch.capacity = largest.capacity();
+    plan.arena_bytes = planned_arena_bytes(backend, config.model, compute, largest);
     return plan;
   }
-  const size_t usable = usable_bytes(backend, config.model, compute);
-  const int64_t most_rows = backend.traits().most_rows(config.model.width);
-  MemoryPlan plan = plan_for(backend, compute, corpus, config, config.micro_batch, ranks);
-  if (config.micro_batch > 0) {
-    require(plan.arena_bytes <= usable,
-            "batch.micro_batch = {} does not fit: a micro-batch takes {} and {} can be used; lower it, or let "
-            "batch.micro_batch = \"fit\" choose",
-            config.micro_batch, readable(plan.arena_bytes), readable(usable));
-    require(rows_of(plan) <= most_rows,
-            "batch.micro_batch = {} is too large: a micro-batch would have {} rows, and at width {} at most {} are "
-            "possible",
-            config.micro_batch, rows_of(plan), config.model.width, most_rows);
-    const int64_t together =
-        ranks * std::min(config.micro_batch, rows_of(plan));  // tokens of a micro-batch of all ranks
-    const bool by_tokens = config.batch.sentences == 0;
-    plan.description = describe(plan, backend, by_tokens ? (config.batch.tokens + together - 1) / together : 0);
-    return plan;
-  }
-  const auto fits = [&] { return plan.arena_bytes <= usable && rows_of(plan) <= most_rows; };
-  const auto is_before = [&] {
-    return plan.batch.capacity.source == before.source && plan.batch.capacity.target == before.target;
-  };
-  const int64_t whole = rows_of(plan), rows_before = std::max(before.source, before.target);
-  int64_t fewest = 0;  // micro-batches that fit
-  MemoryPlan chosen;
-  for (int64_t micro_batches = 1; micro_batches <= kMostMicroBatches; ++micro_batches) {
-    if (micro_batches > 1) {
-      const int64_t tokens = whole / micro_batches + kSlack;
-      if (tokens < config.model.max_length) {
+
+  MemoryPlan plan_memory(const data::MicroBatchCapacity& before) const {
+    if (!has_fixed_capacities(backend)) {
+      MemoryPlan plan;
+      plan.batch = config.batch;
+      plan.batch.capacity = {config.micro_batch, config.micro_batch, 0};
+      plan.batch.part_tokens = wire_type(config.dist, backend, compute) == DType::f64 ? kPartTokens : 0;
+      return plan;
+    }
+    const size_t usable = usable_bytes();
+    const int64_t most_rows = backend.traits().most_rows(config.model.width);
+    MemoryPlan plan = plan_for(config.micro_batch);
+    if (config.micro_batch > 0) {
+      require(plan.arena_bytes <= usable,
+              "batch.micro_batch = {} does not fit: a micro-batch takes {} and {} can be used; lower it, or let "
+              "batch.micro_batch = \"fit\" choose",
+              config.micro_batch, readable(plan.arena_bytes), readable(usable));
+      require(rows_of(plan) <= most_rows,
+              "batch.micro_batch = {} is too large: a micro-batch would have {} rows, and at width {} at most {} are "
+              "possible",
+              config.micro_batch, rows_of(plan), config.model.width, most_rows);
+      const int64_t together =
+          ranks * std::min(config.micro_batch, rows_of(plan));  // tokens of a micro-batch of all ranks
+      const bool by_tokens = config.batch.sentences == 0;
+      plan.description = describe(plan, by_tokens ? (config.batch.tokens + together - 1) / together : 0);
+      return plan;
+    }
+    const auto fits = [&] { return plan.arena_bytes <= usable && rows_of(plan) <= most_rows; };
+    const auto is_before = [&] {
+      return plan.batch.capacity.source == before.source && plan.batch.capacity.target == before.target;
+    };
+    const int64_t whole = rows_of(plan), rows_before = std::max(before.source, before.target);
+    int64_t fewest = 0;  // micro-batches that fit
+    MemoryPlan chosen;
+    for (int64_t micro_batches = 1; micro_batches <= kMostMicroBatches; ++micro_batches) {
+      if (micro_batches > 1) {
+        const int64_t tokens = whole / micro_batches + kSlack;
+        if (tokens < config.model.max_length) {
+          break;
+        }
+        plan = plan_for(tokens);
+      }
+      if (fits() && (fewest == 0 || is_before())) {
+        chosen = plan;
+        chosen.description = describe(plan, micro_batches);
+        chosen.description +=
+            fewest == 0 ? "" : fmt::format("; {} would do, but the run has micro-batches of this size", fewest);
+        fewest = fewest == 0 ? micro_batches : fewest;
+      }
+      if (fewest > 0 && (is_before() || rows_of(plan) < rows_before || rows_before == 0)) {
         break;
       }
-      plan = plan_for(backend, compute, corpus, config, tokens, ranks);
     }
-    if (fits() && (fewest == 0 || is_before())) {
-      chosen = plan;
-      chosen.description = describe(plan, backend, micro_batches);
-      chosen.description +=
-          fewest == 0 ? "" : fmt::format("; {} would do, but the run has micro-batches of this size", fewest);
-      fewest = fewest == 0 ? micro_batches : fewest;
-    }
-    if (fewest > 0 && (is_before() || rows_of(plan) < rows_before || rows_before == 0)) {
-      break;
-    }
+    require(fewest > 0,
+            "not even a micro-batch of one sentence fits: it takes {} and {} can be used; lower "
+            "model.max_length or choose a smaller model",
+            readable(plan.arena_bytes), readable(usable));
+    return chosen;
   }
-  require(fewest > 0,
-          "not even a micro-batch of one sentence fits: it takes {} and {} can be used; lower "
-          "model.max_length or choose a smaller model",
-          readable(plan.arena_bytes), readable(usable));
-  return chosen;
-}
+};
 
 }  // namespace
 
 size_t plan_pass(const backend::Backend& backend, const model::ModelConfig& config, DType compute,
-                 const BatchLayout& layout, const PlannedPass& pass) {
+                 const BatchLayout& layout, const std::function<void(const PlannedPass&)>& pass) {
   backend::PlanningBackend planning(backend);
   const model::Transformer model(planning, config);
   const ModelState weights(planning, model.parameters(), compute, false);
@@ -130,16 +137,15 @@ size_t plan_pass(const backend::Backend& backend, const model::ModelConfig& conf
   arena.reserve(size_t{1} << 46);  // one chunk, so that the peak is the sum of what is taken
   backend::LossTotals totals;
   StepInput input;
-  pass(model, weights, layout.batch(&input, Memory::device), &totals, arena);
+  pass({model, weights, layout.batch(&input, Memory::device), &totals, arena});
   return arena.peak_bytes();
 }
 
 size_t planned_arena_bytes(const backend::Backend& backend, const model::ModelConfig& config, DType compute,
                            const BatchLayout& layout) {
-  return plan_pass(backend, config, compute, layout,
-                   [](const model::Transformer& model, const ModelState& weights, const model::Batch& batch,
-                      backend::LossTotals* totals,
-                      Arena& arena) { model.train(weights.weights(), weights.gradients(), batch, 0, totals, arena); });
+  return plan_pass(backend, config, compute, layout, [](const PlannedPass& pass) {
+    pass.model.train(pass.weights.weights(), pass.weights.gradients(), pass.batch, 0, pass.totals, pass.arena);
+  });
 }
 
 MemoryPlan plan_memory(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
@@ -147,14 +153,15 @@ MemoryPlan plan_memory(const backend::Backend& backend, DType compute, const dat
                        dist::Communicator& host) {
   const auto most = [&host](int64_t value) { return static_cast<int64_t>(largest(host, static_cast<double>(value))); };
   const data::MicroBatchCapacity wanted{most(before.source), most(before.target), 0};
-  MemoryPlan plan = plan_alone(backend, compute, corpus, config, ranks, wanted);
+  const Planner planner{backend, compute, corpus, config, ranks};
+  MemoryPlan plan = planner.plan_memory(wanted);
   const data::MicroBatchCapacity own =
       plan.layouts.empty() ? data::MicroBatchCapacity{INT32_MAX, INT32_MAX, 0} : plan.batch.capacity;
   const data::MicroBatchCapacity smallest{-most(-own.source), -most(-own.target), 0};
   if (smallest.source == own.source && smallest.target == own.target) {
     return plan;
   }
-  return plan_alone(backend, compute, corpus, config, ranks, smallest);
+  return planner.plan_memory(smallest);
 }
 
 }  // namespace tandem::train

@@ -14,13 +14,18 @@
 
 namespace tandem::train {
 
-using PlannedPass = std::function<void(const model::Transformer&, const ModelState&, const model::Batch&,
-                                       backend::LossTotals*, Arena&)>;
+// What a pass is made with that computes nothing.
+struct PlannedPass {
+  const model::Transformer& model;
+  const ModelState& weights;
+  const model::Batch& batch;
+  backend::LossTotals* totals;
+  Arena& arena;
+};
 
-// Gives `pass` a model that computes nothing and one batch of this layout. Returns the bytes of the largest arena that
-// it needs.
+// Calls `pass` for one batch of this layout. Returns the bytes of the largest arena that it needs.
 size_t plan_pass(const backend::Backend& backend, const model::ModelConfig& model, DType compute,
-                 const BatchLayout& layout, const PlannedPass& pass);
+                 const BatchLayout& layout, const std::function<void(const PlannedPass&)>& pass);
 
 // Bytes that the activations of one micro-batch of this capacity take in training.
 size_t planned_arena_bytes(const backend::Backend& backend, const model::ModelConfig& model, DType compute,

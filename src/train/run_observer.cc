@@ -35,18 +35,14 @@ RunObserver::RunObserver(GroupRun& run, const TrainConfig& config, const std::st
     : run_(run), log_(run.directory().metrics(), run.directory().events(), run.rank(), done), step_(done.value_or(0)) {
   log_.hyperparameters(hyperparameters(config));
   log_.text(step_, "config", "```\n" + to_toml(config) + "```");
-  start_probes(config, gpu);
-}
-
-void RunObserver::start_probes(const TrainConfig& config, const std::string& gpu) {
   if (config.log.probe_seconds == 0) {
     return;
   }
   const observe::ProbeOptions options{.period = config.log.probe_seconds,
-                                      .run = run_.directory().root(),
-                                      .interface = run_.interface(),
+                                      .run = run.directory().root(),
+                                      .interface = run.interface(),
                                       .gpu = gpu,
-                                      .host = run_.group().local_rank() == 0};
+                                      .host = run.group().local_rank() == 0};
   probes_.emplace(options, [this](observe::Record record) {
     record.step = step_;
     write(record);

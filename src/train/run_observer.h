@@ -30,8 +30,6 @@ class RunObserver {
   void finish(bool success);
 
  private:
-  void start_probes(const TrainConfig& config, const std::string& gpu);
-
   GroupRun& run_;
   std::mutex mutex_;  // of the log
   observe::RunLog log_;

@@ -28,10 +28,9 @@ BatchLayout layout_for(const model::ModelConfig& model, int64_t tokens) {
 
 size_t planned_bytes_for(const backend::Backend& backend, const model::ModelConfig& model, DType compute,
                          int64_t tokens) {
-  return plan_pass(backend, model, compute, layout_for(model, tokens),
-                   [](const model::Transformer& transformer, const ModelState& weights, const model::Batch& batch,
-                      backend::LossTotals* totals,
-                      Arena& arena) { transformer.evaluate(weights.weights(), batch, 0, totals, arena); });
+  return plan_pass(backend, model, compute, layout_for(model, tokens), [](const PlannedPass& pass) {
+    pass.model.evaluate(pass.weights.weights(), pass.batch, 0, pass.totals, pass.arena);
+  });
 }
 
 PairLoss evaluate_parts(backend::Backend& backend, const model::Transformer& model, const nn::Weights& weights,
