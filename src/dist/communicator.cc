@@ -26,7 +26,6 @@ class SingleCommunicator final : public Communicator {
     const std::lock_guard lock(mutex_);
     failure_ = failure_.empty() ? reason : failure_;
   }
-  Traffic traffic() const override { return {}; }
 
  private:
   std::mutex mutex_;
@@ -49,7 +48,6 @@ class SilentCommunicator final : public Communicator {
   }
 
   void abort(const std::string& /*reason*/) override {}
-  Traffic traffic() const override { return {}; }
 
  private:
   int size_;

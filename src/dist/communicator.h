@@ -54,19 +54,6 @@ struct Traffic {
 
 inline Traffic operator+(const Traffic& a, const Traffic& b) { return {a.sent + b.sent, a.received + b.received}; }
 
-// Every rank sends each peer that peer's shard.
-inline Traffic planned_reduce_scatter(int64_t count, DType type, int rank, int size) {
-  const auto width = static_cast<int64_t>(size_of(type));
-  const int64_t own = shard_of(count, size, rank).count;
-  return {(count - own) * width, own * (size - 1) * width};
-}
-
-// Every rank sends its own shard to each peer.
-inline Traffic planned_all_gather(int64_t count, DType type, int rank, int size) {
-  const Traffic scatter = planned_reduce_scatter(count, type, rank, size);
-  return {scatter.received, scatter.sent};
-}
-
 // Work under way. wait() throws what the work threw. The destructor waits too, without throwing, so that a buffer
 // declared before its handle outlives the work. For buffers on a device, waiting means that work given to the device
 // from then on sees the result; the host continues.
@@ -150,18 +137,21 @@ class Communicator {
   // The error of work that nobody waits for on the host; empty while all is well.
   virtual std::string failure() const { return {}; }
 
-  // Bytes sent and received so far.
-  virtual Traffic traffic() const = 0;
+  // Bytes sent and received so far; 0 if the engine does not count them.
+  virtual Traffic traffic() const { return {}; }
 
   // Seconds that sums and gathers took so far, waiting for peers included; 0 if the engine does not measure it.
   virtual double transfer_seconds() const { return 0; }
 
-  // Bytes that a call sends and receives.
+  // Bytes that a call sends and receives. In a reduce-scatter every rank sends each peer that peer's shard.
   virtual Traffic planned_reduce_scatter(int64_t count, DType type) const {
-    return tandem::dist::planned_reduce_scatter(count, type, rank(), size());
+    const auto width = static_cast<int64_t>(size_of(type));
+    const int64_t own = shard_of(count, size(), rank()).count;
+    return {(count - own) * width, own * (size() - 1) * width};
   }
-  virtual Traffic planned_all_gather(int64_t count, DType type) const {
-    return tandem::dist::planned_all_gather(count, type, rank(), size());
+  Traffic planned_all_gather(int64_t count, DType type) const {
+    const Traffic scatter = planned_reduce_scatter(count, type);
+    return {scatter.received, scatter.sent};
   }
   // About 2 (size - 1) / size * count elements each way.
   Traffic planned_all_reduce(int64_t count, DType type) const {

@@ -44,9 +44,6 @@ class HierarchicalCommunicator final : public Communicator {
     return inside_.planned_reduce_scatter(count, type) +
            between_.planned_reduce_scatter(inside_.own_shard(count).count, type);
   }
-  Traffic planned_all_gather(int64_t count, DType type) const override {
-    return inside_.planned_all_gather(count, type) + between_.planned_all_gather(inside_.own_shard(count).count, type);
-  }
 
  private:
   View own_part(const View& buffer) const {

@@ -18,10 +18,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kVerdictTime{2000};  // from a failed call to the news of the cause
-constexpr milliseconds kSlack{10000};       // so that the server's own limits come first
-constexpr milliseconds kAnswerTime{5000};   // for an answer of the server to arrive
-constexpr size_t kLongestText = 1U << 20;   // bytes of a text for gather()
+constexpr milliseconds kCauseTime{2000};   // from a failed call to the news of the cause
+constexpr milliseconds kSlack{10000};      // so that the server's own limits come first
+constexpr milliseconds kAnswerTime{5000};  // for an answer of the server to arrive
+constexpr size_t kLongestText = 1U << 20;  // bytes of a text for gather()
 
 // Gloo's store on top of the rendezvous: the ranks of one communicator exchange their addresses through it.
 class GlooStore final : public gloo::rendezvous::Store {
@@ -247,7 +247,7 @@ class JoinedProcessGroup final : public ProcessGroup {
 
   // Returns the cause of a failed call: the process group's, or `text`, which then ends the other ranks too.
   std::string explain(const std::string& text) {
-    std::string reason = heartbeat_->wait_for_failure(kVerdictTime);
+    std::string reason = heartbeat_->wait_for_failure(kCauseTime);
     if (reason.empty()) {
       stop(text);
       reason = failure();

@@ -215,8 +215,7 @@ void RendezvousServer::handle_join(Connection& connection, const Message& messag
   }
   const auto there = [](const std::optional<RankInfo>& member) { return member.has_value(); };
   const auto connected = [](const Rank& rank) { return rank.heartbeat != nullptr && rank.work != nullptr; };
-  if (failure_.empty() && std::all_of(infos_.begin(), infos_.end(), there) &&
-      std::all_of(ranks_.begin(), ranks_.end(), connected)) {
+  if (failure_.empty() && std::ranges::all_of(infos_, there) && std::ranges::all_of(ranks_, connected)) {
     complete_group();
   }
 }
@@ -246,8 +245,7 @@ void RendezvousServer::complete_group() {
 }
 
 void RendezvousServer::answer_gather() {
-  const auto came = [](const Rank& rank) { return rank.gathered.has_value(); };
-  if (!std::all_of(ranks_.begin(), ranks_.end(), came)) {
+  if (!std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.gathered.has_value(); })) {
     return;
   }
   Message all{"gathered"};

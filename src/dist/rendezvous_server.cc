@@ -1,5 +1,6 @@
 #include "dist/rendezvous_server.h"
 
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -58,9 +59,8 @@ void RendezvousServer::run() {
 
 bool RendezvousServer::has_more_to_send() const {
   const auto unsent = [](const Connection& connection) { return !connection.out.empty(); };
-  const auto not_informed = [](const Rank& rank) { return !rank.informed; };
-  return std::any_of(connections_.begin(), connections_.end(), unsent) ||
-         (!complete_ && !failure_.empty() && std::any_of(ranks_.begin(), ranks_.end(), not_informed));
+  return std::ranges::any_of(connections_, unsent) ||
+         (!complete_ && !failure_.empty() && !std::ranges::all_of(ranks_, &Rank::informed));
 }
 
 void RendezvousServer::wait_for_events() {
@@ -96,7 +96,7 @@ void RendezvousServer::accept_all() {
   const auto unproven = [](const Connection& connection) {
     return connection.socket.open() && connection.kind == Connection::Kind::unproven;
   };
-  auto count = static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(), unproven));
+  auto count = static_cast<size_t>(std::ranges::count_if(connections_, unproven));
   for (auto oldest = connections_.begin(); count > kMostUnproven; ++oldest) {
     if (unproven(*oldest)) {
       close(*oldest);
@@ -225,16 +225,15 @@ void RendezvousServer::look_for_silence(Deadline now) {
 }
 
 std::string RendezvousServer::describe_missing() const {
-  std::string missing;
-  int count = 0;
+  std::vector<std::string> missing;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (!infos_[rank] || ranks_[rank].heartbeat == nullptr || ranks_[rank].work == nullptr) {
-      missing += fmt::format("{}{}", count++ == 0 ? "" : ", ", name_of(static_cast<int>(rank)));
+      missing.push_back(name_of(static_cast<int>(rank)));
     }
   }
   std::string text = fmt::format("{} of {} did not come within {:.0f} s; {} running, and can {} host reach rank 0?",
-                                 missing, ranks_.size(), to_seconds(options_.join_timeout),
-                                 count == 1 ? "is it" : "are they", count == 1 ? "its" : "each");
+                                 fmt::join(missing, ", "), ranks_.size(), to_seconds(options_.join_timeout),
+                                 missing.size() == 1 ? "is it" : "are they", missing.size() == 1 ? "its" : "each");
   for (const std::string& refusal : refusals_) {
     text += fmt::format(" ({})", refusal);
   }
@@ -263,8 +262,6 @@ std::string RendezvousServer::name_of(int rank) const {
   return describe(rank, infos_[number] ? infos_[number]->host : number < hosts_.size() ? hosts_[number] : "");
 }
 
-bool RendezvousServer::all_left() const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.left; });
-}
+bool RendezvousServer::all_left() const { return std::ranges::all_of(ranks_, &Rank::left); }
 
 }  // namespace tandem::dist

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <initializer_list>
+#include <sstream>
 #include <string_view>
 
 #include "core/error.h"
@@ -27,26 +28,14 @@ std::optional<int> to_number(std::string_view text) {
   return error == std::errc() && rest == end && value >= 0 && !text.empty() ? std::optional(value) : std::nullopt;
 }
 
-// The environment variables that a launcher sets; "" for those that it does not have.
+// A launcher, by the environment variables that it sets; "" for those that it does not have.
 struct Launcher {
   const char* name;
   const char *rank, *size, *local_rank, *local_size, *node, *nodes;
-  bool partial = false;  // whether the last three may be unset
+  bool partial;  // whether the last three may be unset
+  bool (*started_us)();
+  void (*complete)(World&);  // sets what these numbers do not say, above all where rank 0 is
 };
-
-constexpr Launcher kTandem{"tandem launch",     "TANDEM_RANK", "TANDEM_SIZE", "TANDEM_LOCAL_RANK",
-                           "TANDEM_LOCAL_SIZE", "TANDEM_NODE", "TANDEM_NODES"};
-constexpr Launcher kTorchrun{"torchrun",         "RANK",       "WORLD_SIZE",       "LOCAL_RANK",
-                             "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", true};
-constexpr Launcher kMpirun{"mpirun",
-                           "OMPI_COMM_WORLD_RANK",
-                           "OMPI_COMM_WORLD_SIZE",
-                           "OMPI_COMM_WORLD_LOCAL_RANK",
-                           "OMPI_COMM_WORLD_LOCAL_SIZE",
-                           "",
-                           ""};
-constexpr Launcher kSrun{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
-                         "",     "SLURM_NODEID", "SLURM_STEP_NUM_NODES"};
 
 // A missing host number is derived as if every host had the same number of ranks.
 World ranks_from(const Launcher& launcher) {
@@ -80,46 +69,57 @@ void meet_by_job(World& world, const std::string& hosts, const std::string& job)
 
 std::vector<std::string> split(const std::string& list) {
   std::vector<std::string> parts;
-  for (size_t begin = 0; begin < list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    parts.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
+  std::istringstream stream(list);
+  for (std::string part; std::getline(stream, part, ',');) {
+    parts.push_back(part);
   }
   return parts;
 }
 
-World from_tandem() {
-  World world = ranks_from(kTandem);
-  world.hosts = split(variable("TANDEM_HOSTS"));
-  world.listener = optional_number_variable("TANDEM_LISTENER").value_or(-1);
-  return world;
+bool any_set(std::initializer_list<const char*> names) {
+  return std::ranges::any_of(names, [](const char* name) { return !variable(name).empty(); });
 }
 
-World from_torchrun() {
-  World world = ranks_from(kTorchrun);
+bool started_by_tandem() { return any_set({"TANDEM_RANK", "TANDEM_SIZE", "TANDEM_LOCAL_RANK"}); }
+bool started_by_torchrun() { return any_set({"RANK", "WORLD_SIZE"}); }
+bool started_by_mpirun() { return any_set({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}); }
+
+// A shell inside a batch job has SLURM's variables too, but is not one of its tasks.
+bool started_by_srun() {
+  const auto step = variable("SLURM_STEP_ID");
+  return !variable("SLURM_STEP_NUM_TASKS").empty() && !step.empty() && step.size() < 10 &&
+         number_variable("SLURM_STEP_ID") < kFirstSpecialStep;
+}
+
+void complete_tandem(World& world) {
+  world.hosts = split(variable("TANDEM_HOSTS"));
+  world.listener = optional_number_variable("TANDEM_LISTENER").value_or(-1);
+}
+
+void complete_torchrun(World& world) {
   const std::string address = variable("MASTER_ADDR");
   const int port = number_variable("MASTER_PORT");
   require(!address.empty(), "MASTER_ADDR is not set, though RANK and WORLD_SIZE are: set all or none");
   // torchrun's own agent may listen at MASTER_PORT.
   world.rendezvous = fmt::format("{}:{}", address, port + (variable("TORCHELASTIC_RUN_ID").empty() ? 0 : 1));
   world.secret = "torchrun " + variable("TORCHELASTIC_RUN_ID");
-  return world;
+  require(!started_by_mpirun() || (number_variable("OMPI_COMM_WORLD_RANK") == world.rank &&
+                                   number_variable("OMPI_COMM_WORLD_SIZE") == world.size),
+          "torchrun's variables give rank {} of {}, mpirun's rank {} of {}: unset the ones that are stale", world.rank,
+          world.size, variable("OMPI_COMM_WORLD_RANK"), variable("OMPI_COMM_WORLD_SIZE"));
 }
 
 // The nodes are a guess until all ranks have joined.
-World from_mpirun() {
-  World world = ranks_from(kMpirun);
+void complete_mpirun(World& world) {
   std::string uri = variable("OMPI_MCA_orte_hnp_uri");
   for (const char* name : {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI2"}) {
     uri = uri.empty() ? variable(name) : uri;
   }
   const std::string job = variable("OMPI_MCA_ess_base_jobid") + variable("PMIX_NAMESPACE");
   meet_by_job(world, hosts_of_mpi_uri(variable("OMPI_MCA_orte_hnp_uri")), job.empty() ? uri : job);
-  return world;
 }
 
-World from_srun() {
-  World world = ranks_from(kSrun);
+void complete_srun(World& world) {
   const std::vector<int> tasks = slurm_tasks(variable("SLURM_STEP_TASKS_PER_NODE"));
   require(static_cast<int>(tasks.size()) == world.nodes && world.node < world.nodes,
           "SLURM_STEP_TASKS_PER_NODE has {} nodes, SLURM_STEP_NUM_NODES is {}, SLURM_NODEID is {}", tasks.size(),
@@ -129,19 +129,19 @@ World from_srun() {
   list = list.empty() ? variable("SLURM_JOB_NODELIST") : list;
   meet_by_job(world, list.empty() ? variable("SLURM_LAUNCH_NODE_IPADDR") : first_slurm_host(list),
               variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID"));
-  return world;
 }
 
-bool any_set(std::initializer_list<const char*> names) {
-  return std::ranges::any_of(names, [](const char* name) { return !variable(name).empty(); });
-}
-
-// A shell inside a batch job has SLURM's variables too, but is not one of its tasks.
-bool inside_srun() {
-  const auto step = variable("SLURM_STEP_ID");
-  return !variable("SLURM_STEP_NUM_TASKS").empty() && !step.empty() && step.size() < 10 &&
-         number_variable("SLURM_STEP_ID") < kFirstSpecialStep;
-}
+// In this order: the first that has started us counts.
+constexpr Launcher kLaunchers[] = {
+    {"tandem launch", "TANDEM_RANK", "TANDEM_SIZE", "TANDEM_LOCAL_RANK", "TANDEM_LOCAL_SIZE", "TANDEM_NODE",
+     "TANDEM_NODES", false, started_by_tandem, complete_tandem},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", true,
+     started_by_torchrun, complete_torchrun},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "", "", false, started_by_mpirun, complete_mpirun},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_NODEID", "SLURM_STEP_NUM_NODES", false,
+     started_by_srun, complete_srun},
+};
 
 void require_sound(const World& world) {
   const auto inside = [&](const char* what, int index, int count) {
@@ -168,19 +168,12 @@ void require_sound(const World& world) {
 }  // namespace
 
 World world_from_environment() {
-  const bool mpirun = any_set({kMpirun.rank, kMpirun.size});
+  const auto launcher =
+      std::ranges::find_if(kLaunchers, [](const Launcher& candidate) { return candidate.started_us(); });
   World world;
-  if (any_set({kTandem.rank, kTandem.size, kTandem.local_rank})) {
-    world = from_tandem();
-  } else if (any_set({kTorchrun.rank, kTorchrun.size})) {
-    world = from_torchrun();
-    require(!mpirun || (number_variable(kMpirun.rank) == world.rank && number_variable(kMpirun.size) == world.size),
-            "torchrun's variables give rank {} of {}, mpirun's rank {} of {}: unset the ones that are stale",
-            world.rank, world.size, variable(kMpirun.rank), variable(kMpirun.size));
-  } else if (mpirun) {
-    world = from_mpirun();
-  } else if (inside_srun()) {
-    world = from_srun();
+  if (launcher != std::end(kLaunchers)) {
+    world = ranks_from(*launcher);
+    launcher->complete(world);
   }
   const auto prefer = [](std::string& value, const std::string& name) {
     const std::string given = variable(name);
@@ -192,24 +185,6 @@ World world_from_environment() {
   world.host = world.host.empty() ? host_name() : world.host;
   require_sound(world);
   return world;
-}
-
-std::vector<World> make_local_worlds(int size) {
-  Socket listener = listen_on(true, 0);
-  std::vector<World> worlds(size);
-  const std::string secret = random_token();
-  for (int rank = 0; rank < size; ++rank) {
-    worlds[rank].rank = worlds[rank].local_rank = rank;
-    worlds[rank].size = worlds[rank].local_size = size;
-    worlds[rank].host = host_name();
-    worlds[rank].rendezvous = fmt::format("127.0.0.1:{}", port_of(listener));
-    worlds[rank].secret = secret;
-    worlds[rank].started_by = "threads";
-  }
-  if (size > 1) {
-    worlds[0].listener = listener.release();
-  }
-  return worlds;
 }
 
 std::string variable(const std::string& name) {
@@ -249,9 +224,7 @@ std::string first_slurm_host(const std::string& list) {
 
 std::vector<int> slurm_tasks(const std::string& list) {
   std::vector<int> tasks;
-  for (size_t begin = 0; begin < list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    const std::string part = list.substr(begin, end - begin);
+  for (const std::string& part : split(list)) {
     const size_t times = part.find("(x");
     const auto count = to_number(std::string_view(part).substr(0, times));
     const bool repeated = times != std::string::npos && part.back() == ')';
@@ -260,7 +233,6 @@ std::vector<int> slurm_tasks(const std::string& list) {
     require(count && nodes && *nodes >= 0 && tasks.size() + *nodes <= 1U << 20,
             "SLURM's task counts by node, '{}', are malformed", list);
     tasks.insert(tasks.end(), *nodes, *count);
-    begin = end + 1;
   }
   return tasks;
 }

@@ -19,8 +19,8 @@ struct World {
   // Rank 0 listens at "address[,address...]:port"; the addresses are tried in this order. If the port is 0 or the
   // socket is inherited, the launcher must tell the other ranks where rank 0 is.
   std::string rendezvous;
-  int listener = -1;                 // rank 0: an inherited socket that listens there already; join_team() takes it
-  std::string secret;                // the same on all ranks; never sent
+  int listener = -1;   // rank 0: an inherited socket that listens there already; join_process_group() takes it
+  std::string secret;  // the same on all ranks; never sent
   std::string started_by = "alone";  // "alone", "tandem launch", "mpirun", "srun", "torchrun"
 
   bool alone() const { return size == 1; }
@@ -32,10 +32,7 @@ struct World {
 // Incomplete or contradictory variables are an Error. Without any variable there is one rank.
 World world_from_environment();
 
-// `size` ranks of this process, for tests: each thread calls join_team() with one of them.
-std::vector<World> make_local_worlds(int size);
-
-// Reads of environment variables. An unset and an empty variable are the same.
+// An environment variable; an unset and an empty variable are the same.
 std::string variable(const std::string& name);
 
 // A variable that must be a whole number in [0, 2^31); if it is not, or is missing, the Error names it.

@@ -198,24 +198,17 @@ class Agent {
 
   // Returns whether there was output.
   bool relay_stream(Pipe& pipe, PipeLines& reader, const char* kind, int rank) {
-    if (!pipe.open()) {
-      return false;
-    }
     std::vector<std::string> lines;
-    const PipeLines::State state = reader.read(pipe, lines);
-    if (state == PipeLines::State::ended) {
-      lines = reader.rest();
-      pipe = Pipe();
-    }
+    const bool some = reader.read(pipe, lines);
     for (const std::string& line : lines) {
       send({kind, std::to_string(rank), line});
     }
-    return state == PipeLines::State::some;
+    return some;
   }
 
-  void relay(Worker& worker) {
-    relay_stream(worker.child.out, worker.out, "out", worker.rank);
-    relay_stream(worker.child.err, worker.err, "err", worker.rank);
+  bool relay(Worker& worker) {
+    const bool any = relay_stream(worker.child.out, worker.out, "out", worker.rank);
+    return relay_stream(worker.child.err, worker.err, "err", worker.rank) || any;
   }
 
   void reap() {
@@ -229,8 +222,7 @@ class Agent {
       kill(-process, SIGKILL);  // the processes that it started, while its group still has this number
       int status = 0;
       waitpid(process, &status, 0);
-      while (relay_stream(worker->child.out, worker->out, "out", worker->rank) ||
-             relay_stream(worker->child.err, worker->err, "err", worker->rank)) {
+      while (relay(*worker)) {
       }
       send({"exited", std::to_string(worker->rank), std::to_string(status), worker->ordered ? "ordered" : ""});
       worker = workers_.erase(worker);

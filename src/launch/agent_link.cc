@@ -3,8 +3,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <csignal>
 #include <thread>
 
@@ -92,17 +90,14 @@ void AgentLink::skip_to_greeting(std::string& bytes) {
 std::vector<dist::Message> AgentLink::receive() {
   std::vector<dist::Message> received;
   read_errors();
-  std::array<char, 65536> buffer{};
-  ssize_t count = 0;
-  while (!lost() && (count = read(child_.out.get(), buffer.data(), buffer.size())) > 0) {
+  for (std::string bytes; !lost() && read_some(child_.out, bytes); bytes.clear()) {
     last_heard_ = steady_clock::now();
-    std::string bytes(buffer.data(), static_cast<size_t>(count));
     if (!greeted_) {
       skip_to_greeting(bytes);
     }
     messages_.add(bytes);
   }
-  const bool ended = !lost() && (count == 0 || (errno != EAGAIN && errno != EINTR));
+  const bool ended = !lost() && !child_.out.open();
   try {
     while (auto message = messages_.next()) {
       received.push_back(*std::move(message));
@@ -121,16 +116,7 @@ std::vector<dist::Message> AgentLink::receive() {
 
 void AgentLink::read_errors() {
   std::vector<std::string> lines;
-  while (child_.err.open()) {
-    const PipeLines::State state = errors_.read(child_.err, lines);
-    if (state == PipeLines::State::nothing_now) {
-      break;
-    }
-    if (state == PipeLines::State::ended) {
-      const auto rest = errors_.rest();
-      lines.insert(lines.end(), rest.begin(), rest.end());
-      child_.err = Pipe();
-    }
+  while (errors_.read(child_.err, lines)) {
   }
   for (std::string& line : lines) {
     while (!line.empty() && line.back() == '\r') {

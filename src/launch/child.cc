@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 
@@ -39,16 +41,9 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 std::vector<std::string> whole_environment(const std::vector<std::string>& added) {
   std::vector<std::string> all;
-  const auto is_added = [&](const std::string& entry) {
-    for (const std::string& other : added) {
-      if (other.substr(0, other.find('=')) == entry.substr(0, entry.find('='))) {
-        return true;
-      }
-    }
-    return false;
-  };
+  const auto name_of = [](const std::string& entry) { return entry.substr(0, entry.find('=')); };
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (!is_added(*entry)) {
+    if (std::ranges::find(added, name_of(*entry), name_of) == added.end()) {
       all.emplace_back(*entry);
     }
   }
@@ -65,7 +60,7 @@ struct ExecArguments {
 };
 
 // Reports to the parent, then exits. step: 'd' for the directory, 'x' for the program; then errno.
-[[noreturn]] void give_up(int status, char step) {
+[[noreturn]] void report_and_exit(int status, char step) {
   std::array<char, 1 + sizeof(int)> report{};
   const int error = errno;
   report[0] = step;
@@ -74,7 +69,7 @@ struct ExecArguments {
   _exit(127);
 }
 
-[[noreturn]] void become(const ExecArguments& child) {
+[[noreturn]] void exec_program(const ExecArguments& child) {
   setpgid(0, 0);
   if (child.parent != 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -89,7 +84,7 @@ struct ExecArguments {
     signal(number, SIG_DFL);
   }
   if (child.directory[0] != 0 && chdir(child.directory) != 0) {
-    give_up(child.status, 'd');
+    report_and_exit(child.status, 'd');
   }
   dup2(child.in, 0);
   dup2(child.out, 1);
@@ -98,7 +93,7 @@ struct ExecArguments {
     fcntl(child.inherits, F_SETFD, 0);
   }
   execvpe(child.arguments[0], child.arguments.data(), child.environment.data());
-  give_up(child.status, 'x');
+  report_and_exit(child.status, 'x');
 }
 
 void require_started(const Pipe& status, const ChildOptions& options) {
@@ -135,7 +130,7 @@ Child start_child(const ChildOptions& options) {
   const pid_t process = fork();
   require(process >= 0, "cannot start a process: {}", std::strerror(errno));
   if (process == 0) {
-    become(prepared);
+    exec_program(prepared);
   }
   status.write = Pipe();
   try {
@@ -158,37 +153,29 @@ std::string describe_end(int wait_status) {
              : fmt::format("exited with code {}", WEXITSTATUS(wait_status));
 }
 
-PipeLines::State PipeLines::read(const Pipe& pipe, std::vector<std::string>& lines) {
-  std::array<char, 65536> bytes{};
-  const ssize_t count = ::read(pipe.get(), bytes.data(), bytes.size());
+bool read_some(Pipe& pipe, std::string& bytes) {
+  std::array<char, 65536> buffer{};
+  const ssize_t count = pipe.open() ? read(pipe.get(), buffer.data(), buffer.size()) : 0;
   if (count > 0) {
-    bytes_.append(bytes.data(), static_cast<size_t>(count));
-    cut(lines);
-    return State::some;
+    bytes.append(buffer.data(), static_cast<size_t>(count));
+  } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+    pipe = Pipe();
   }
-  return count < 0 && (errno == EAGAIN || errno == EINTR) ? State::nothing_now : State::ended;
+  return count > 0;
 }
 
-void PipeLines::cut(std::vector<std::string>& lines) {
+bool PipeLines::read(Pipe& pipe, std::vector<std::string>& lines) {
+  const bool some = read_some(pipe, bytes_);
   size_t begin = 0;
   for (size_t end = bytes_.find('\n'); end != std::string::npos; end = bytes_.find('\n', begin)) {
     lines.push_back(bytes_.substr(begin, end - begin));
     begin = end + 1;
   }
   bytes_.erase(0, begin);
-  if (bytes_.size() > kLongestLine) {
-    lines.push_back(std::move(bytes_));
-    bytes_.clear();
+  if (bytes_.size() > kLongestLine || (!pipe.open() && !bytes_.empty())) {
+    lines.push_back(std::exchange(bytes_, {}));
   }
-}
-
-std::vector<std::string> PipeLines::rest() {
-  std::vector<std::string> lines;
-  if (!bytes_.empty()) {
-    lines.push_back(std::move(bytes_));
-    bytes_.clear();
-  }
-  return lines;
+  return some;
 }
 
 }  // namespace tandem::launch

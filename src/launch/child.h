@@ -33,17 +33,16 @@ Child start_child(const ChildOptions& options);
 // How a process ended: "exited with code 1", "was killed by signal 9 (Killed)".
 std::string describe_end(int wait_status);
 
+// Appends a part of the available output and returns whether there was any. Closes the pipe at the end of the stream.
+bool read_some(Pipe& pipe, std::string& bytes);
+
 // Splits a stream into lines; one of more than 64 KB is cut into several.
 class PipeLines {
  public:
-  enum class State { some, nothing_now, ended };
-  // Reads a part of the available input.
-  State read(const Pipe& pipe, std::vector<std::string>& lines);
-  // The text after the last line's end.
-  std::vector<std::string> rest();
+  // Does the same as read_some(). At the end of the stream the text after the last line's end is a line, too.
+  bool read(Pipe& pipe, std::vector<std::string>& lines);
 
  private:
-  void cut(std::vector<std::string>& lines);
   std::string bytes_;
 };
 

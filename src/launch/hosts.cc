@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -51,11 +52,8 @@ bool is_this_host(const std::string& name) {
 }
 
 int count_workers(const std::vector<Host>& hosts) {
-  int count = 0;
-  for (const Host& host : hosts) {
-    count += host.workers;
-  }
-  return count;
+  return std::accumulate(hosts.begin(), hosts.end(), 0,
+                         [](int count, const Host& host) { return count + host.workers; });
 }
 
 std::vector<std::string> split_command(const std::string& command) {

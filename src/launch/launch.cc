@@ -264,8 +264,7 @@ class Attempt {
   }
 
   bool works(const AgentLink& agent) const {
-    return std::any_of(workers_.begin(), workers_.end(),
-                       [&](const Worker& worker) { return worker.agent == &agent && !worker.ended; });
+    return std::ranges::any_of(workers_, [&](const Worker& worker) { return worker.agent == &agent && !worker.ended; });
   }
 
   void look_at_clock() {
@@ -310,9 +309,7 @@ class Attempt {
     }
   }
 
-  bool all_ended() const {
-    return std::all_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.ended; });
-  }
+  bool all_ended() const { return std::ranges::all_of(workers_, &Worker::ended); }
 
   const LaunchOptions& options_;
   const Signals& signals_;

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
@@ -74,17 +75,6 @@ std::string first_line(const std::string& text) { return dist::printable(text.su
 
 constexpr size_t kMostOutput = 64U << 20;
 
-// Appends the available output. Returns false at the end of the stream.
-bool read_some(const Pipe& pipe, std::string& text) {
-  std::array<char, 65536> bytes{};
-  const ssize_t count = read(pipe.get(), bytes.data(), bytes.size());
-  if (count > 0) {
-    text.append(bytes.data(), static_cast<size_t>(count));
-    require(text.size() <= kMostOutput, "a command on another host prints too much");
-  }
-  return count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
-}
-
 // Feeds a file's bytes into a pipe.
 class Feeder {
  public:
@@ -139,12 +129,13 @@ RemoteResult run_on_host(const Host& host, const std::string& agent_command, con
     if (events[0].revents != 0 && !feeder.feed(child.in)) {
       child.in = Pipe();
     }
-    if (events[1].revents != 0 && !read_some(child.out, result.out)) {
-      child.out = Pipe();
+    if (events[1].revents != 0) {
+      read_some(child.out, result.out);
     }
-    if (events[2].revents != 0 && !read_some(child.err, result.err)) {
-      child.err = Pipe();
+    if (events[2].revents != 0) {
+      read_some(child.err, result.err);
     }
+    require(std::max(result.out.size(), result.err.size()) <= kMostOutput, "a command on another host prints too much");
   }
   int status = 0;
   waitpid(child.process, &status, 0);

@@ -75,12 +75,8 @@ class TimingCommunicator final : public dist::Communicator {
     return {};
   }
   void abort(const std::string& /*reason*/) override {}
-  dist::Traffic traffic() const override { return {}; }
   dist::Traffic planned_reduce_scatter(int64_t count, DType type) const override {
     return real_.planned_reduce_scatter(count, type);
-  }
-  dist::Traffic planned_all_gather(int64_t count, DType type) const override {
-    return real_.planned_all_gather(count, type);
   }
 
   // Before a step is given. A recorded step makes no calls when it runs again: its messages stay those of the first

@@ -9,10 +9,32 @@
 #include <thread>
 #include <vector>
 
+#include "core/file.h"
+#include "dist/message.h"
 #include "dist/process_group.h"
+#include "dist/socket.h"
 #include "temporary_directory.h"
 
 namespace tandem::testing {
+
+// `size` ranks of this process: each thread calls join_process_group() with one of them.
+inline std::vector<dist::World> make_local_worlds(int size) {
+  dist::Socket listener = dist::listen_on(true, 0);
+  std::vector<dist::World> worlds(size);
+  const std::string secret = dist::random_token();
+  for (int rank = 0; rank < size; ++rank) {
+    worlds[rank].rank = worlds[rank].local_rank = rank;
+    worlds[rank].size = worlds[rank].local_size = size;
+    worlds[rank].host = host_name();
+    worlds[rank].rendezvous = fmt::format("127.0.0.1:{}", dist::port_of(listener));
+    worlds[rank].secret = secret;
+    worlds[rank].started_by = "threads";
+  }
+  if (size > 1) {
+    worlds[0].listener = listener.release();
+  }
+  return worlds;
+}
 
 // Short limits, and the process that runs the tests is never ended.
 inline dist::ProcessGroupOptions quick_options() {
@@ -41,7 +63,7 @@ inline std::vector<std::string> run_ranks(const std::vector<dist::World>& worlds
 // Joins `size` ranks, runs body(group) on each, and leaves. Returns the error of each, or "".
 inline std::vector<std::string> run_process_groups(int size, const std::function<void(dist::ProcessGroup&)>& body,
                                                    const dist::ProcessGroupOptions& options = quick_options()) {
-  return run_ranks(dist::make_local_worlds(size), [&](const dist::World& world) {
+  return run_ranks(make_local_worlds(size), [&](const dist::World& world) {
     const auto group = dist::join_process_group(world, {}, options);
     body(*group);
     group->leave();

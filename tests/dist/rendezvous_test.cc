@@ -17,6 +17,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::expect_all_say;
 using testing::expect_no_errors;
+using testing::make_local_worlds;
 using testing::message_of;
 using testing::quick_options;
 using testing::run_ranks;

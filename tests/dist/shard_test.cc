@@ -24,11 +24,9 @@ TEST(Shard, CoverTheBufferInOrder) {
 TEST(Traffic, PlanIsTheFormula) {
   for (const int size : {1, 2, 4}) {
     const int64_t bytes = 2 * (size - 1) * 4000 / size;  // 1000 divides by all of them
-    const auto planned = [size](DType type, int rank) {
-      return planned_reduce_scatter(1000, type, rank, size) + planned_all_gather(1000, type, rank, size);
-    };
-    EXPECT_EQ(planned(DType::f32, size - 1), (Traffic{bytes, bytes}));
-    EXPECT_EQ(planned(DType::bf16, 0), (Traffic{bytes / 2, bytes / 2}));
+    const auto ranks = make_silent_communicator(size);
+    EXPECT_EQ(ranks->planned_all_reduce(1000, DType::f32), (Traffic{bytes, bytes}));
+    EXPECT_EQ(ranks->planned_all_reduce(1000, DType::bf16), (Traffic{bytes / 2, bytes / 2}));
   }
 }
 

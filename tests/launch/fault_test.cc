@@ -5,7 +5,7 @@
 #include <functional>
 #include <random>
 
-#include "dist/world.h"
+#include "dist/process_groups.h"
 #include "launched.h"
 
 namespace tandem::testing {
@@ -196,7 +196,7 @@ pid_t start_worker(const dist::World& world, const std::filesystem::path& output
 
 // A worker that is stopped, taken for dead, and continued ends itself at once.
 TEST_F(Faults, ContinuedWorkerEndsItself) {
-  const std::vector<dist::World> worlds = dist::make_local_worlds(2);
+  const std::vector<dist::World> worlds = make_local_worlds(2);
   const TemporaryDirectory directory;
   const pid_t first = start_worker(worlds[0], directory / "0");
   const pid_t second = start_worker(worlds[1], directory / "1");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dist/cuda/side_stream.h"
+#include "dist/message.h"
 #include "dist/process_group.h"
 
 namespace tandem::dist {
@@ -70,14 +71,6 @@ ncclDataType_t type_of(DType type) {
   return kTypes[static_cast<int>(type)];
 }
 
-std::string to_hex(const ncclUniqueId& id) {
-  std::string text;
-  for (const char c : id.internal) {
-    text += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  }
-  return text;
-}
-
 ncclUniqueId from_hex(const std::string& text) {
   ncclUniqueId id;
   require(text.size() == 2 * sizeof id.internal, "rank 0 sent no identifier for NCCL");
@@ -124,7 +117,8 @@ class NcclCommunicator final : public Communicator {
     if (group.rank() == 0) {
       check_nccl(nccl().get_unique_id(&id), "starting NCCL");
     }
-    id = from_hex(group.gather(to_hex(id)).front());
+    id = from_hex(
+        group.gather(to_hex({reinterpret_cast<const unsigned char*>(id.internal), sizeof id.internal})).front());
     check_nccl(nccl().comm_init_rank(&comm_, group.size(), id, group.rank()), "connecting the GPUs with NCCL");
     connection_->comm = comm_;
     group.on_failure([connection = connection_](const std::string& reason) { connection->abort(reason); });
@@ -152,7 +146,6 @@ class NcclCommunicator final : public Communicator {
 
   void abort(const std::string& reason) override { connection_->abort(reason); }
   std::string failure() const override { return connection_->problem(); }
-  Traffic traffic() const override { return {}; }  // recorded calls cannot be counted here
 
  private:
   static size_t count(const View& buffer) { return static_cast<size_t>(buffer.size()); }
