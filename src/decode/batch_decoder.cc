@@ -94,7 +94,7 @@ class TransformerScorer : public StepScorer {
 
  private:
   // Rows behind the given ones are pads that see no key; the next step writes over what they leave in the cache.
-  model::Transformer::DecodeStep decode_step(std::span<const SearchRow> rows) {
+  model::DecodeStep decode_step(std::span<const SearchRow> rows) {
     const auto used = static_cast<int64_t>(rows.size());
     const int64_t count = backend_.traits().decode_rows(used);
     std::swap(tables_, parents_);
@@ -120,7 +120,7 @@ class TransformerScorer : public StepScorer {
     }
     std::fill(tables_.at(index_at_ + used * steps_), tables_.at(index_at_ + count * steps_), 0);
     tables_.upload(backend_, arena_);
-    model::Transformer::DecodeStep step;
+    model::DecodeStep step;
     step.tokens = tables_.table(tokens_at, 1, count);
     step.position = tables_.table(position_at, 1, count);
     step.keys = cache_.keys();

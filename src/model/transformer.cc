@@ -41,8 +41,9 @@ Transformer::Transformer(backend::Backend& backend, const ModelConfig& config, D
       config_(checked(config, backend)),
       source_embedding_(make_source_embedding(layout_, config_)),
       target_embedding_(make_target_embedding(layout_, config_, source_embedding_)),
-      encoder_(layout_, config_),
-      decoder_(layout_, config_),
+      encoder_(layout_, config_, Side::source),
+      memory_(layout_, config_),
+      decoder_(layout_, config_, Side::target),
       output_(make_output(layout_, config_, target_embedding_)) {
   require(master == DType::f32 || master == DType::f64, "master weights are f32 or f64, not {}", name_of(master));
   const std::vector<double> table = nn::sinusoid_positions(config_.max_length, config_.width);
@@ -84,10 +85,13 @@ Transformer::Pass Transformer::forward(const nn::Context& context, const Batch& 
   require(batch.source.starts.cols == batch.target.starts.cols, "{} source and {} target sentences in a batch",
           batch.source.starts.cols - 1, batch.target.starts.cols - 1);
   Pass pass;
-  pass.encoder = encoder_.forward(context, embed(context, batch.source, Side::source), batch.source);
-  pass.memory = decoder_.memory(context, pass.encoder.output());
-  pass.decoder =
-      decoder_.forward(context, embed(context, batch.target, Side::target), pass.memory, batch.target, batch.source);
+  pass.encoder = encoder_.forward(context, embed(context, batch.source, Side::source), {batch.source});
+  pass.memory = memory_.forward(context, pass.encoder.output());
+  if (context.training) {
+    pass.dmemory = context.take(pass.memory.rows, pass.memory.cols);
+  }
+  pass.decoder = decoder_.forward(context, embed(context, batch.target, Side::target),
+                                  {batch.target, &batch.source, pass.memory, pass.dmemory});
   return pass;
 }
 
@@ -113,7 +117,6 @@ void Transformer::train(const nn::Weights& weights, const Gradients& gradients, 
   }
   nn::BackwardProgress progress(backend_, layout_, gradients.complete);
   context.progress = &progress;
-  const View dmemory = context.take(pass.memory.rows, pass.memory.cols);
   {
     const nn::Scratch scratch(arena);
     const View doutput = context.take(batch.target.rows(), config_.width);
@@ -122,11 +125,11 @@ void Transformer::train(const nn::Weights& weights, const Gradients& gradients, 
       const Parameter& table = layout_[output_.matrix];
       gradients.complete(table.offset, table.offset + table.size());
     }
-    const View dtarget = decoder_.backward(context, pass.decoder, doutput, dmemory);
+    const View dtarget = decoder_.backward(context, pass.decoder, doutput);
     embed_backward(context, gradients, dtarget, batch.target, Side::target);
   }
   const View dencoded = context.take(batch.source.rows(), config_.width);
-  decoder_.memory_backward(context, dencoded, dmemory, pass.encoder.output());
+  memory_.backward(context, dencoded, pass.dmemory, pass.encoder.output());
   const View dsource = encoder_.backward(context, pass.encoder, dencoded);
   progress.finish();
   embed_backward(context, gradients, dsource, batch.source, Side::source);
@@ -158,7 +161,7 @@ View Transformer::logits(const nn::Weights& weights, const Batch& batch, Arena& 
 View Transformer::encode(const nn::Weights& weights, const PackedSide& source, Arena& arena) const {
   const nn::Context context = context_for(weights, arena);
   const View x = embed(context, source, Side::source);
-  return decoder_.memory(context, encoder_.forward(context, x, source).output());
+  return memory_.forward(context, encoder_.forward(context, x, {source}).output());
 }
 
 View Transformer::decode(const nn::Weights& weights, const DecodeStep& step, Arena& arena) const {

@@ -6,10 +6,9 @@
 
 #include "model/batch.h"
 #include "model/config.h"
-#include "model/decode_step.h"
-#include "model/decoder.h"
-#include "model/encoder.h"
 #include "model/gradients.h"
+#include "model/source_memory.h"
+#include "model/stack.h"
 #include "nn/embedding.h"
 #include "nn/loss.h"
 #include "tensor/arena.h"
@@ -42,20 +41,18 @@ class Transformer {
   View logits(const nn::Weights& weights, const Batch& batch, Arena& arena) const;
 
   // ---- decoding
-  // Keys and values of every decoder layer's attention to the source: C [S, L * 2D], layer l's keys in the columns
-  // from l * 2D, its values in the columns from l * 2D + D.
+  // The memory that the decoder reads, as of SourceMemory: C [S, L * 2D].
   View encode(const nn::Weights& weights, const PackedSide& source, Arena& arena) const;
 
   // One position for each of R hypotheses; returns logits C [R, V]. The layers' new keys and values are written to
   // the rows [write_row, write_row + R) of the caches before they are read.
-  using DecodeStep = tandem::model::DecodeStep;
   View decode(const nn::Weights& weights, const DecodeStep& step, Arena& arena) const;
 
  private:
   struct Pass {
-    Encoder::Saved encoder;
-    View memory;
-    Decoder::Saved decoder;
+    Stack::Saved encoder;
+    View memory, dmemory;  // dmemory: in training
+    Stack::Saved decoder;
   };
   Pass forward(const nn::Context& context, const Batch& batch) const;
   View embed(const nn::Context& context, const nn::Embedding& embedding, const View& tokens, const View& position,
@@ -70,8 +67,9 @@ class Transformer {
   const ModelConfig config_;
   ParameterLayout layout_;  // the members below add their parameters to it in this order
   nn::Embedding source_embedding_, target_embedding_;
-  Encoder encoder_;
-  Decoder decoder_;
+  Stack encoder_;
+  SourceMemory memory_;
+  Stack decoder_;
   nn::OutputLoss output_;
   Buffer position_memory_;
   View positions_;  // M [max_length, D]

@@ -19,11 +19,12 @@ void ResidualStack::finish(ParameterLayout& layout, const std::string& name) {
   }
 }
 
-ResidualStack::Saved ResidualStack::forward(const Context& context, const View& x, const Forward& sublayer) const {
+ResidualStack::Saved ResidualStack::forward(const Context& context, const View& x, const Sublayer& sublayer) const {
   require_shape(x, x.rows, width_, "the input of a stack");
   Saved saved;
   saved.norms.reserve(norms_.size());
-  const View branch = context.take(x.rows, width_);  // reused: no backward pass reads a branch
+  saved.sublayers.reserve(places_.size());
+  const View room = context.take(x.rows, width_);  // for each branch in turn: no backward pass reads one
   View residual = x;
   View input = x;
   if (pre_norm_) {
@@ -31,17 +32,17 @@ ResidualStack::Saved ResidualStack::forward(const Context& context, const View& 
     input = saved.norms[0].normed;
   }
   for (int i = 0; i < sublayers(); ++i) {
-    const PendingProduct last = sublayer(i, input);
+    Branch branch = sublayer(i, input);
     const backend::Dropout dropout = context.dropout(rate_, places_[static_cast<size_t>(i)], side_);
-    saved.norms.push_back(norms_[saved.norms.size()].forward(context, residual, last, branch, dropout));
+    saved.norms.push_back(norms_[saved.norms.size()].forward(context, residual, branch.last, room, dropout));
+    saved.sublayers.push_back(std::move(branch.backward));
     input = saved.norms.back().normed;
     residual = pre_norm_ ? saved.norms.back().sum : input;
   }
   return saved;
 }
 
-View ResidualStack::backward(const Context& context, const Saved& saved, const View& doutput,
-                             const Backward& sublayer) const {
+View ResidualStack::backward(const Context& context, const Saved& saved, const View& doutput) const {
   const View dbranch = context.take(doutput.rows, width_);
   // Post-norm: residual and input are one matrix, whose gradient stays in doutput.
   const View dresidual = pre_norm_ ? context.take(doutput.rows, width_) : doutput;
@@ -50,7 +51,7 @@ View ResidualStack::backward(const Context& context, const Saved& saved, const V
     const size_t n = static_cast<size_t>(i) + (pre_norm_ ? 1 : 0);
     const View dbias = outputs_[static_cast<size_t>(i)].bias_gradient(context);
     norms_[n].backward(context, saved.norms[n], dresidual, dbranch, doutput, dsum, dbias);
-    sublayer(i, doutput, dbranch, !pre_norm_);
+    saved.sublayers[static_cast<size_t>(i)](context, doutput, dbranch, !pre_norm_);
     // The next norm in a pre-norm stack belongs to this sublayer's input, and its gradient comes with the next turn.
     const ResidualNorm& own = norms_[static_cast<size_t>(i)];
     context.complete_from(pre_norm_ ? own.beta + 1 : own.gamma);

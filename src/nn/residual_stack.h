@@ -4,7 +4,7 @@
 //   post-norm: LN(x + dropout(f(x))) for each sublayer
 //
 // Either way each add is done in the norm that follows it, so that the stream is read and written once a sublayer.
-// The stack does not know its sublayers: the caller gives them as functions of their number.
+// The stack does not know its sublayers: the caller gives them as a function of their number.
 #pragma once
 
 #include <functional>
@@ -31,20 +31,26 @@ class ResidualStack {
 
   int sublayers() const { return static_cast<int>(places_.size()); }
 
-  // Sublayer i but for its last product, which the stack does together with the add and the norm that follow.
-  using Forward = std::function<PendingProduct(int i, const View& input)>;
-  // Sublayer i's backward: writes dinput, or adds to it where `accumulate`.
-  using Backward = std::function<void(int i, const View& dinput, const View& dbranch, bool accumulate)>;
+  // A sublayer's backward pass: writes dinput, or adds to it if `accumulate`.
+  using Backward =
+      std::function<void(const Context& context, const View& dinput, const View& dbranch, bool accumulate)>;
+  // What a sublayer's forward pass leaves to the stack.
+  struct Branch {
+    PendingProduct last;     // the stack does it together with the add and the norm that follow
+    Backward backward = {};  // needed only if there is a backward pass
+  };
+  using Sublayer = std::function<Branch(int i, const View& input)>;
 
   struct Saved {
     std::vector<ResidualNorm::Saved> norms;
+    std::vector<Backward> sublayers;
 
     const View& output() const { return norms.back().normed; }
   };
-  Saved forward(const Context& context, const View& x, const Forward& sublayer) const;
+  Saved forward(const Context& context, const View& x, const Sublayer& sublayer) const;
 
   // Overwrites doutput; returns the gradient of x, which lies in doutput or in the arena.
-  View backward(const Context& context, const Saved& saved, const View& doutput, const Backward& sublayer) const;
+  View backward(const Context& context, const Saved& saved, const View& doutput) const;
 
  private:
   int64_t width_;

@@ -164,7 +164,7 @@ TEST_F(FakeGpu, ValidationsFindTheirMemory) {
 // through fewer tokens or sentences at a time.
 TEST_F(FakeGpu, ValidationsGoOnWithLessMemoryThanPlanned) {
   int with_less = 0;
-  for (const std::string kernel : {"1000000", "1400000", "1800000"}) {
+  for (const std::string kernel : {"1000000", "1500000", "2000000"}) {
     for (const std::string memory : {"280000000", "320000000", "360000000", "400000000"}) {
       const Result result = run(on_gpu(directory_, "run-" + kernel + "-" + memory, {"batch.tokens=60000"}), "",
                                 {"FAKE_GPU_MEMORY=" + memory, "FAKE_GPU_KERNEL=" + kernel});

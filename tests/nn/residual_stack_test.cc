@@ -24,11 +24,15 @@ TEST_P(Stack, Gradients) {
   }
   stack.finish(check.layout, "last");
   const View x = check.values(4, kWidth), dx = check.values(4, kWidth), weights = check.values(4, kWidth);
-  std::vector<View> inputs(3);
   const auto forward = [&] {
     return stack.forward(check.context(), x, [&](int i, const View& input) {
-      inputs[static_cast<size_t>(i)] = input;
-      return nn::PendingProduct{sublayers[static_cast<size_t>(i)], input};
+      const nn::Linear& linear = sublayers[static_cast<size_t>(i)];
+      return nn::ResidualStack::Branch{
+          {linear, input},
+          [&linear, input](const nn::Context& context, const View& dinput, const View& dbranch, bool accumulate) {
+            linear.backward_weight(context, dbranch, input, Side::source);
+            linear.backward_input(context, dinput, dbranch, accumulate);
+          }};
     });
   };
   check.run([&] { return LayerCheck::weighted_sum(forward().output(), weights); },
@@ -37,13 +41,7 @@ TEST_P(Stack, Gradients) {
               const nn::ResidualStack::Saved saved = forward();
               const View doutput = context.take(4, kWidth);
               context.backend.copy(doutput, weights);
-              const View result = stack.backward(
-                  context, saved, doutput, [&](int i, const View& dinput, const View& dbranch, bool accumulate) {
-                    sublayers[static_cast<size_t>(i)].backward_weight(context, dbranch, inputs[static_cast<size_t>(i)],
-                                                                      Side::source);
-                    sublayers[static_cast<size_t>(i)].backward_input(context, dinput, dbranch, accumulate);
-                  });
-              context.backend.copy(dx, result);
+              context.backend.copy(dx, stack.backward(context, saved, doutput));
             },
             {{"x", x, dx}});
 }
