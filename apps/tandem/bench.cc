@@ -20,38 +20,70 @@ namespace tandem::cli {
 
 namespace {
 
+// An option that stands for settings of the config.
+struct Shorthand {
+  const char* name;
+  const char* help;
+  std::vector<const char*> keys;
+  std::string value = {};  // empty: not given
+};
+
 struct Options {
   std::string what = "step";
-  std::string model = "base";
-  std::string device = "auto";
-  std::string precision = "auto";
-  std::string data, lengths, write_lengths, algorithms, peer;
+  std::vector<std::string> settings;  // a config's path, if there is one, then key=value
+  std::vector<Shorthand> shorthands = {
+      {"--data", "a directory made by `tandem prepare`, for its sentences: the setting data", {"data"}},
+      {"--model", "tiny, small, base or big: model.preset", {"model.preset"}},
+      {"--tokens", "tokens of a step, for each side: batch.tokens", {"batch.tokens"}},
+      {"--micro-batch", "tokens a side of one micro-batch: batch.micro_batch", {"batch.micro_batch"}},
+      {"--dropout",
+       "all three rates of dropout",
+       {"model.dropout", "model.attention_dropout", "model.activation_dropout"}},
+      {"--device", "auto, cpu, cuda or cuda:N", {"device"}},
+      {"--precision", "auto, f32 or bf16", {"precision"}},
+      {"--threads", "of a CPU; 0 = all cores that this process may use", {"threads"}}};
+  std::string lengths, write_lengths, algorithms, peer;
   std::string python = "python3";
   std::string variants = "packed";
-  int64_t tokens = 25000;
-  int64_t micro_batch = 0;
   int64_t steps = 50;
   int64_t vocabulary = 32768;
-  double dropout = 0.1;
-  int threads = 0;
+  int workers = 1;
   bool tune = false;
   bool no_profile = false;
 };
 
-constexpr int64_t kLongest = 1 << 20;  // tokens of a sentence
+// The settings as for `tandem train`: those of the config file, then the shorthands, then key=value.
+train::TrainConfig config_of(const Options& options) {
+  const bool file = !options.settings.empty() && options.settings[0].find('=') == std::string::npos;
+  std::vector<std::string> overrides;
+  for (const Shorthand& shorthand : options.shorthands) {
+    for (const char* key : shorthand.keys) {
+      if (!shorthand.value.empty()) {
+        overrides.push_back(fmt::format("{}={}", key, shorthand.value));
+      }
+    }
+  }
+  if (!options.lengths.empty()) {
+    overrides.push_back(fmt::format("model.source_vocabulary={}", options.vocabulary));
+    overrides.push_back(fmt::format("model.target_vocabulary={}", options.vocabulary));
+  }
+  overrides.insert(overrides.end(), options.settings.begin() + (file ? 1 : 0), options.settings.end());
+  return train::parse_config(file ? read_file(options.settings[0], 1 << 20) : "", file ? options.settings[0] : "config",
+                             overrides);
+}
 
-void require_sound(const Options& options) {
-  require(options.data.empty() != options.lengths.empty(),
-          "give either --data DIR (made by tandem prepare) or --lengths FILE (\"source target\" a line)");
+void require_sound(const Options& options, const train::TrainConfig& config) {
+  require(config.data.empty() != options.lengths.empty(),
+          "give either data=DIR (made by tandem prepare) or --lengths FILE (\"source target\" a line)");
   require(options.steps >= 1, "--steps is {}: give 1 or more", options.steps);
-  require(options.tokens >= 1, "--tokens is {}: give 1 or more", options.tokens);
-  require(options.micro_batch >= 0, "--micro-batch is {}: give 0 or more", options.micro_batch);
+  require(options.workers >= 1, "--workers is {}: give 1 or more", options.workers);
   require(options.vocabulary >= 8 && options.vocabulary <= 1 << 24, "--vocabulary is {}: give 8 to {}",
           options.vocabulary, 1 << 24);
-  require(options.dropout >= 0 && options.dropout < 1, "--dropout is {}: give 0 or more, below 1", options.dropout);
   require(options.peer.empty() || !options.write_lengths.empty(),
           "the peer reads the lengths from a file: give --write-lengths FILE");
 }
+
+constexpr int64_t kLongest = 1 << 20;  // tokens of a sentence
 
 // A corpus of random pieces with the given lengths, in a file that is gone when this ends.
 class RandomCorpus {
@@ -132,13 +164,15 @@ void print(const train::StepBench& bench) {
       100 * bench.dead_share, static_cast<double>(bench.memory) / (1 << 30));
 }
 
-void run_peer(const Options& options, const model::ModelConfig& model, const train::StepBench& bench) {
+void run_peer(const Options& options, const train::TrainConfig& config, const train::StepBench& bench) {
+  const model::ModelConfig& model = config.model;
   const std::string command =
       fmt::format("{} {} --lengths {} --tokens {} --d {} --f {} --h {} --L {} --V {} --variants {}",
                   launch::shell_quoted(options.python), launch::shell_quoted(options.peer),
-                  launch::shell_quoted(options.write_lengths), options.tokens, model.width, model.feed_forward,
+                  launch::shell_quoted(options.write_lengths), config.batch.tokens, model.width, model.feed_forward,
                   model.heads, model.encoder_layers, model.target_vocabulary, launch::shell_quoted(options.variants));
-  std::printf("peer: %s\n(dropout is the peer's own there, %g here)\n", command.c_str(), options.dropout);
+  std::printf("peer: %s\n(dropout is the peer's own there, %g here)\n", command.c_str(),
+              static_cast<double>(model.dropout));
   std::fflush(stdout);
   FILE* pipe = popen(command.c_str(), "r");
   require(pipe != nullptr, "cannot run the peer: {}", command);
@@ -156,31 +190,22 @@ void run_peer(const Options& options, const model::ModelConfig& model, const tra
 }
 
 void measure(const Options& options) {
-  require_sound(options);
-  train::TrainConfig config;
-  config.model = model::preset(options.model);
-  config.model.dropout = config.model.attention_dropout = config.model.activation_dropout =
-      static_cast<float>(options.dropout);
-  config.device = options.device;
-  config.threads = options.threads;
-  config.precision = precision_of(options.precision);
-  config.batch.tokens = options.tokens;
-  config.batch.max_length = config.model.max_length;
-  config.micro_batch = options.micro_batch;
+  train::TrainConfig config = config_of(options);
+  require_sound(options, config);
   train::StepBenchOptions bench_options;
   bench_options.steps = options.steps;
   bench_options.tune = options.tune;
+  bench_options.ranks = options.workers;
   bench_options.profile = !options.no_profile;
-  if (!options.tune && !options.algorithms.empty()) {
-    bench_options.algorithms = read_file(options.algorithms, 1 << 20);
+  if (!options.tune && !(options.algorithms.empty() && config.algorithms.empty())) {
+    bench_options.algorithms = read_file(options.algorithms.empty() ? config.algorithms : options.algorithms, 1 << 20);
   }
   train::StepBench bench;
-  if (options.data.empty()) {
+  if (config.data.empty()) {
     const RandomCorpus random(options.lengths, options.vocabulary);
-    config.model.source_vocabulary = config.model.target_vocabulary = options.vocabulary;
     bench = train::measure_step(data::Corpus::open(random.path(), false), config, bench_options);
   } else {
-    const data::Prepared data = data::Prepared::open(options.data);
+    const data::Prepared data = data::Prepared::open(config.data);
     train::complete_config(config, data);
     bench = train::measure_step(data.train, config, bench_options);
   }
@@ -192,7 +217,7 @@ void measure(const Options& options) {
     write_file(options.write_lengths, fmt::format("{}\n", fmt::join(bench.lengths, "\n")));
   }
   if (!options.peer.empty()) {
-    run_peer(options, config.model, bench);
+    run_peer(options, config, bench);
   }
 }
 
@@ -200,27 +225,28 @@ void measure(const Options& options) {
 
 void add_bench(Program& program) {
   auto options = std::make_shared<Options>();  // shared with the action that runs after parsing
-  Command command = program.add("bench", "Measures the training step against the hardware's limits and a peer.");
+  Command command = program.add("bench",
+                                "Measures the training step of a config against the hardware's limits and a peer. "
+                                "Without a config the step is that of transformer-base with default settings.");
   command.option("what", options->what, "what to measure").choices({"step"});
-  command.option("--model", options->model, "preset: tiny, small, base or big");
-  command.option("--data", options->data, "a directory made by `tandem prepare`, for its sentences");
-  command.option("--lengths", options->lengths, "instead of --data: a file of \"source target\" token counts");
-  command.option("--tokens", options->tokens, "of a step, for each side");
-  command.option("--micro-batch", options->micro_batch, "tokens a side of one micro-batch; 0 = as many as fit");
+  command.option("settings", options->settings, "[CONFIG.toml] [key=value ...]: settings as for `tandem train`");
+  for (Shorthand& shorthand : options->shorthands) {
+    command.option(shorthand.name, shorthand.value, shorthand.help);
+  }
+  command.option("--workers", options->workers, "measure the share of one of so many workers, which sends nothing");
+  command.option("--lengths", options->lengths, "instead of data: a file of \"source target\" token counts");
   command.option("--vocabulary", options->vocabulary, "pieces, with --lengths");
   command.option("--steps", options->steps, "steps to time");
-  command.option("--dropout", options->dropout, "everywhere");
-  command.option("--device", options->device, "auto, cpu, cuda or cuda:N");
-  command.option("--precision", options->precision, "of the matrix products").choices({"auto", "f32", "bf16"});
-  command.option("--threads", options->threads, "of a CPU; 0 = all cores that this process may use");
   command.flag("--tune", options->tune, "first time the algorithms of every matrix product and keep the fastest");
   command.option("--algorithms", options->algorithms, "table of algorithms: written with --tune, else used");
   command.flag("--no-profile", options->no_profile, "leave out the table of single ops");
   command.option("--write-lengths", options->write_lengths, "write the timed pairs' lengths to this file");
   command.option("--peer", options->peer, "a program that takes --lengths FILE and prints ms/step, run afterwards");
-  command.option("--python", options->python, "to run the peer with");
-  command.option("--variants", options->variants, "of the peer");
-  command.example("tandem bench step --model base --data data/en-de --tokens 25000");
+  command.option("--python", options->python, "the Python to run the peer with");
+  command.option("--variants", options->variants, "variants that the peer runs");
+  command.example(
+      "tandem bench step configs/transformer-base.toml data=data/en-de\n"
+      "tandem bench step --data data/en-de --model big --no-profile");
   command.run([options] { measure(*options); });
 }
 
