@@ -30,7 +30,7 @@ int64_t fused_parts(int64_t rows);
 template <class H>
 struct ExponentialRows {
   const int32_t* labels;  // -1: none
-  const float* shifts;    // times log2(e): so far above the label's logit that its exponential is small
+  float* shifts;          // times log2(e): so far above the label's logit that its exponential is small
   float* label_logits;    // where there is a label
   float* sums;            // parts of the sum of e^(logit - shift) over all columns but the label
   H* most;                // parts of the largest logit, the label's left out

@@ -1,9 +1,9 @@
 // The loss without a pass over the logits. With p the softmax and q the smoothed target, the gradient of the logits is
-// scale * (p - q), where q is `other` everywhere but at the label. So, with exponentials e = s p that the product
-// writes instead of logits (exponential_epilogue.cuh), s their sum, and g = s (p - q + other) at the label alone:
+// scale * (p - q), where q is u (LossPass::elsewhere) everywhere but at the label. So, with exponentials e = s p that
+// the product writes instead of logits (exponential_epilogue.cuh), s their sum, and g = s (p - q + u) at the label:
 //
-//   dx = scale / s * (e w) - scale * other * (sum of w's rows)         a row of dx has one s
-//   dw = e' (x * scale / s) - ones' (sum of x's rows) * scale * other  the second term as two more rows of both factors
+//   dx = scale / s * (e w) - scale * u * (sum of w's rows)         a row of dx has one s
+//   dw = e' (x * scale / s) - ones' (sum of x's rows) * scale * u  the second term as two more rows of both factors
 //
 // where e holds g at the label. Besides the three products that leaves passes over x and dx, which are small.
 #include <algorithm>
@@ -27,24 +27,25 @@ constexpr int kMostVectors = kWidestLoss / kPerWarp;  // so of a row
 // 131 above the label's before it is taken for a smaller one (kMostExponent).
 constexpr int kLabelExponent = -90;
 
+// What the three kernels work on.
 template <class H>
-struct Arguments {
+struct LossPass {
+  int rows, pieces, d;
   const H* x;
   const H* w;
-  H* e;       // [rows + 8, pieces]
-  H* scaled;  // [rows + 8, d]: x * scale / s, later e w
   H* dx;
-  int64_t x_stride, w_stride, e_stride, dx_stride;
-  int rows, pieces, d, parts;  // parts: of a row's sums
-  ExponentialRows<H> of;
-  float* shifts;                 // of.shifts
-  float* factors;                // [rows]: scale / s, 0 where there is no label
-  float *x_sums, *w_sums;        // [d]; null: nothing is smoothed
-  float *x_partial, *w_partial;  // [sum_blocks, d]
-  LossTotals* losses;            // [row blocks]
-  int sum_blocks;
-  double smoothing, other;
+  int64_t x_stride, w_stride, exponential_stride, dx_stride;
+  double smoothing, elsewhere;  // the smoothed target of a piece that is not the label
   const StepState* state;
+  H* exponentials;                         // [rows + spare, pieces]; at the label, later g
+  ExponentialRows<H> product;              // what the product of the exponentials reads and writes beside them
+  int row_parts;                           // parts of a row that it has sums of
+  float* factors;                          // [rows]: scale / s; 0 if there is no label
+  H* scaled;                               // [rows + spare, d]: x * scale / s, later e w
+  int column_parts;                        // of the sums over the rows of x, and of w
+  float *x_partial_sums, *w_partial_sums;  // [column_parts, d]
+  float *x_sums, *w_sums;                  // [d]; null if nothing is smoothed
+  LossTotals* losses;                      // [row blocks]
 };
 
 // ---- before the product: shifts, and sums over the rows of x and w in parts
@@ -94,14 +95,14 @@ __device__ void add_row(float (&sums)[kVectors][8], const float (&row)[kVectors]
   each<kVectors>([&](int v, int i) { sums[v][i] += row[v][i]; });
 }
 
-// A warp a row: of x in the first sum_blocks blocks, of w in the others, if there are any.
+// A warp a row: of x in the first column_parts blocks, of w in the others, if there are any.
 template <class H, int kVectors>
-__global__ void __launch_bounds__(kThreads) label_shifts_kernel(const Arguments<H> a) {
+__global__ void __launch_bounds__(kThreads) label_shifts_kernel(const LossPass<H> a) {
   await_previous();
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  const bool of_x = blockIdx.x < static_cast<unsigned>(a.sum_blocks);
-  const int block = of_x ? blockIdx.x : blockIdx.x - a.sum_blocks;
-  const int first = block * kWarps + warp, step = a.sum_blocks * kWarps;
+  const bool of_x = blockIdx.x < static_cast<unsigned>(a.column_parts);
+  const int block = of_x ? blockIdx.x : blockIdx.x - a.column_parts;
+  const int first = block * kWarps + warp, step = a.column_parts * kWarps;
   float sums[kVectors][8] = {}, row[kVectors][8];
   if (!of_x) {
 #pragma unroll 8
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(kThreads) label_shifts_kernel(const Arguments<
   }
 #pragma unroll 2
   for (int r = first; of_x && r < a.rows; r += step) {
-    const int label = a.of.labels[r];
+    const int label = a.product.labels[r];
     float shift = 0;
     if (label >= 0) {
       float other[kVectors][8], product = 0;
@@ -124,11 +125,11 @@ __global__ void __launch_bounds__(kThreads) label_shifts_kernel(const Arguments<
       shift = to_float(from_float<H>(sum_of_warp(product))) * kLog2E - kLabelExponent;
     }
     if (lane == 0) {
-      a.shifts[r] = shift;
+      a.product.shifts[r] = shift;
     }
   }
   if (a.x_sums != nullptr) {
-    write_sums((of_x ? a.x_partial : a.w_partial) + int64_t{block} * a.d, sums, a.d);
+    write_sums((of_x ? a.x_partial_sums : a.w_partial_sums) + int64_t{block} * a.d, sums, a.d);
   }
 }
 
@@ -144,16 +145,16 @@ __device__ bool is_more(float a, float b) { return a > b || (isnan(a) && !isnan(
 
 // Of the block's rows, in the threads of its first warp: the others' shares through shared memory.
 template <class H>
-__device__ RowSums row_sums(const Arguments<H>& a, int row) {
+__device__ RowSums row_sums(const LossPass<H>& a, int row) {
   __shared__ RowSums shared[kWarps][kRowsOfBlock];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   RowSums all{0, -INFINITY, 0};
   if (row < a.rows) {
 #pragma unroll 16
-    for (int part = warp; part < a.parts; part += kWarps) {
+    for (int part = warp; part < a.row_parts; part += kWarps) {
       const int64_t at = int64_t{part} * a.rows + row;
-      const float most = to_float(a.of.most[at]);
-      all.sum += a.of.sums[at];
+      const float most = to_float(a.product.most[at]);
+      all.sum += a.product.sums[at];
       if (is_more(most, all.most)) {
         all.most = most;
         all.first = part;
@@ -179,7 +180,7 @@ __device__ RowSums row_sums(const Arguments<H>& a, int row) {
 // is as large, its exponentials tell where: they rise with their logits, but for numbers near 0, of which two may have
 // the same.
 template <class H>
-__device__ bool is_best(const Arguments<H>& a, int row, int label, float logit, const RowSums& others) {
+__device__ bool is_best(const LossPass<H>& a, int row, int label, float logit, const RowSums& others) {
   const int part = label / kExponentialCols;
   if (logit != others.most) {
     return logit > others.most;
@@ -187,9 +188,9 @@ __device__ bool is_best(const Arguments<H>& a, int row, int label, float logit, 
   if (others.first != part) {
     return others.first > part;
   }
-  const H same = from_float<H>(shifted_exp(logit, a.shifts[row]));
+  const H same = from_float<H>(shifted_exp(logit, a.product.shifts[row]));
   for (int col = part * kExponentialCols; col < label; ++col) {
-    if (a.e[row * a.e_stride + col] >= same) {
+    if (a.exponentials[row * a.exponential_stride + col] >= same) {
       return false;
     }
   }
@@ -199,16 +200,16 @@ __device__ bool is_best(const Arguments<H>& a, int row, int label, float logit, 
 // Adds the row's loss, but for the part that x_sums and w_sums give for all rows at once, writes the gradient at the
 // label, and returns scale / s.
 template <class H>
-__device__ float finish_row(LossTotals& totals, const Arguments<H>& a, int row, const RowSums& others) {
-  const int label = a.of.labels[row];
+__device__ float finish_row(LossTotals& totals, const LossPass<H>& a, int row, const RowSums& others) {
+  const int label = a.product.labels[row];
   if (label < 0) {
     return 0;
   }
-  const float logit = a.of.label_logits[row], shift = a.shifts[row];
+  const float logit = a.product.label_logits[row], shift = a.product.shifts[row];
   // The shift knows the logit to within a step of bf16, which beyond 4,096 may be more than an exponential holds.
   const float exponential = shifted_exp(logit, shift), at_label = exponential < FLT_MIN ? FLT_MIN : exponential;
   const float sum = others.sum + at_label;
-  const double on_label = 1 - a.smoothing - a.other;
+  const double on_label = 1 - a.smoothing - a.elsewhere;
   // A logit that is beyond what an exponential holds outweighs all others.
   const double log_sum =
       fmax((log2(static_cast<double>(sum)) + static_cast<double>(shift)) * M_LN2, static_cast<double>(others.most));
@@ -218,7 +219,7 @@ __device__ float finish_row(LossTotals& totals, const Arguments<H>& a, int row, 
   totals.correct += is_best(a, row, label, logit, others) ? 1 : 0;
   totals.tokens += 1;
   const float g = static_cast<float>(1 - on_label) * at_label - static_cast<float>(on_label) * others.sum;
-  a.e[row * a.e_stride + label] = from_float<H>(g);
+  a.exponentials[row * a.exponential_stride + label] = from_float<H>(g);
   return a.state->loss_scale / sum;
 }
 
@@ -230,7 +231,7 @@ struct OwnRows {
 
   // Calls body(own row, row of the block, vector, column) for what there is.
   template <class Body>
-  __device__ static void for_each(const Arguments<H>& a, int first_row, const Body& body) {
+  __device__ static void for_each(const LossPass<H>& a, int first_row, const Body& body) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
@@ -243,13 +244,13 @@ struct OwnRows {
       }
     }
   }
-  __device__ void load(const Arguments<H>& a, int first_row) {
+  __device__ void load(const LossPass<H>& a, int first_row) {
     for_each(a, first_row, [&](int i, int r, int v, int col) {
       values[i][v] = load_vector<H>(a.x + (first_row + r) * a.x_stride + col);
     });
   }
   // scaled = x * scale / s.
-  __device__ void scale(const Arguments<H>& a, int first_row, const float* factors) {
+  __device__ void scale(const LossPass<H>& a, int first_row, const float* factors) {
     for_each(a, first_row, [&](int i, int r, int v, int col) {
       float row[8];
       values[i][v].unpack(row);
@@ -264,15 +265,15 @@ struct OwnRows {
 
 // Of 32 columns: the sums of the parts of x (.x) and w (.y), in the first warp.
 template <class H>
-__device__ float2 add_partial(const Arguments<H>& a, int col) {
+__device__ float2 add_partial(const LossPass<H>& a, int col) {
   __shared__ float2 shared[kWarps][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   float2 sum = {};
   if (col < a.d) {
 #pragma unroll 16
-    for (int part = warp; part < a.sum_blocks; part += kWarps) {
-      sum.x += a.x_partial[int64_t{part} * a.d + col];
-      sum.y += a.w_partial[int64_t{part} * a.d + col];
+    for (int part = warp; part < a.column_parts; part += kWarps) {
+      sum.x += a.x_partial_sums[int64_t{part} * a.d + col];
+      sum.y += a.w_partial_sums[int64_t{part} * a.d + col];
     }
   }
   shared[warp][lane] = sum;
@@ -287,34 +288,33 @@ __device__ float2 add_partial(const Arguments<H>& a, int col) {
 }
 
 // What smoothing needs of 32 columns: their sums, and the rows behind the last one. e's are 1; x's are the sum over its
-// rows times -scale * other, in two parts of which the second is what bf16 does not hold of it, and 0.
+// rows times -scale * u, in two parts of which the second is what bf16 does not hold of it, and 0.
 template <class H>
-__device__ void finish_columns(const Arguments<H>& a, int block, int blocks) {
-  constexpr int64_t kSpare = kSpareRows;
+__device__ void finish_columns(const LossPass<H>& a, int block, int blocks) {
   const int col = block * kWarp + static_cast<int>(threadIdx.x) % kWarp;
   const auto [x_sum, w_sum] = add_partial(a, col);
   if (threadIdx.x < kWarp && col < a.d) {
     a.x_sums[col] = x_sum;
     a.w_sums[col] = w_sum;
-    const float whole = x_sum * -a.state->loss_scale * static_cast<float>(a.other);
+    const float whole = x_sum * -a.state->loss_scale * static_cast<float>(a.elsewhere);
     const H high = from_float<H>(whole);
     H* to = a.scaled + int64_t{a.rows} * a.d + col;
-    for (int64_t i = 0; i < kSpare; ++i) {
+    for (int64_t i = 0; i < kSpareRows; ++i) {
       to[i * a.d] = i == 0 ? high : from_float<H>(i == 1 ? whole - to_float(high) : 0.0F);
     }
   }
   const float one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
   const auto ones = Half8<H>::pack(one);
-  for (int64_t r = 0; r < kSpare; ++r) {
+  for (int64_t r = 0; r < kSpareRows; ++r) {
     for (int c = 8 * (block * kThreads + static_cast<int>(threadIdx.x)); c < a.pieces; c += 8 * kThreads * blocks) {
-      store_vector(a.e + (a.rows + r) * a.e_stride + c, ones);
+      store_vector(a.exponentials + (a.rows + r) * a.exponential_stride + c, ones);
     }
   }
 }
 
 // The first row_blocks blocks have kRowsOfBlock rows each, the others columns.
 template <class H, int kVectors>
-__global__ void __launch_bounds__(kThreads) row_losses_kernel(const Arguments<H> a, int row_blocks) {
+__global__ void __launch_bounds__(kThreads) row_losses_kernel(const LossPass<H> a, int row_blocks) {
   await_previous();
   __shared__ float factors[kRowsOfBlock];
   const int block = static_cast<int>(blockIdx.x);
@@ -347,14 +347,14 @@ __global__ void __launch_bounds__(kThreads) row_losses_kernel(const Arguments<H>
 // One block: the sums of all rows' losses. Smoothing's share of the other logits, which are the products of all rows of
 // x with all rows of w, is one product of their sums.
 template <class H>
-__device__ void add_totals(LossTotals* to, const Arguments<H>& a, int row_blocks) {
+__device__ void add_totals(LossTotals* to, const LossPass<H>& a, int row_blocks) {
   __shared__ double shared[kWarps];
   LossTotals sum;
   for (int i = static_cast<int>(threadIdx.x); i < row_blocks; i += kThreads) {
     add_to(sum, a.losses[i]);
   }
   for (int col = static_cast<int>(threadIdx.x); a.x_sums != nullptr && col < a.d; col += kThreads) {
-    sum.smoothed -= a.other * static_cast<double>(a.x_sums[col]) * static_cast<double>(a.w_sums[col]);
+    sum.smoothed -= a.elsewhere * static_cast<double>(a.x_sums[col]) * static_cast<double>(a.w_sums[col]);
   }
   sum.smoothed = sum_of_block<kThreads>(sum.smoothed, shared);
   sum.nll = sum_of_block<kThreads>(sum.nll, shared);
@@ -365,17 +365,17 @@ __device__ void add_totals(LossTotals* to, const Arguments<H>& a, int row_blocks
   }
 }
 
-// dx = scaled * factor - scale * other * w_sums; the last block adds up the losses.
+// dx = scaled * factor - scale * u * w_sums; the last block adds up the losses.
 template <class H, int kVectors>
 __global__ void __launch_bounds__(kThreads)
-    scale_gradients_kernel(LossTotals* totals, const Arguments<H> a, int row_blocks) {
+    scale_gradients_kernel(LossTotals* totals, const LossPass<H> a, int row_blocks) {
   await_previous();
   if (blockIdx.x + 1 == gridDim.x) {
     add_totals(totals, a, row_blocks);
     return;
   }
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  const float other = a.state->loss_scale * static_cast<float>(a.other);
+  const float other = a.state->loss_scale * static_cast<float>(a.elsewhere);
   float constant[kVectors][8] = {};
   each<kVectors>([&](int v, int i) {
     const int col = v * kPerWarp + lane * 8 + i;
@@ -383,7 +383,7 @@ __global__ void __launch_bounds__(kThreads)
   });
   for (int row = static_cast<int>(blockIdx.x) * kWarps + warp; row < a.rows;
        row += (static_cast<int>(gridDim.x) - 1) * kWarps) {
-    const float factor = a.factors[row], on = a.of.labels[row] < 0 ? 0.0F : 1.0F;
+    const float factor = a.factors[row], on = a.product.labels[row] < 0 ? 0.0F : 1.0F;
     float values[kVectors][8];
     load_row(values, a.scaled + int64_t{row} * a.d, a.d);
 #pragma unroll
@@ -414,39 +414,40 @@ struct Pieces {
 };
 
 // With a null memory: to know how much is used.
-Arguments<Bf16> arguments_of(const op::ProjectedLoss& loss, int processors, Pieces& memory) {
-  const int64_t rows = loss.x.rows, d = loss.x.cols, pieces = loss.w.rows();
-  Arguments<Bf16> a{};
-  a.x = data<const Bf16>(loss.x);
-  a.w = data<const Bf16>(loss.w.plain());
-  a.e = data<Bf16>(loss.logits);
-  a.dx = data<Bf16>(loss.dx);
-  a.x_stride = loss.x.stride;
-  a.w_stride = loss.w.plain().stride;
-  a.e_stride = loss.logits.stride;
-  a.dx_stride = loss.dx.stride;
-  a.rows = static_cast<int>(rows);
-  a.pieces = static_cast<int>(pieces);
-  a.d = static_cast<int>(d);
-  a.parts = static_cast<int>(divide_up(pieces, kExponentialCols));
-  a.sum_blocks = 2 * processors;
-  a.smoothing = static_cast<double>(loss.smoothing);
-  a.other = a.smoothing / static_cast<double>(pieces - 1);
-  a.state = loss.state;
-  a.scaled = memory.take<Bf16>((rows + kSpareRows) * d);
-  a.shifts = memory.take<float>(rows);
-  a.factors = memory.take<float>(rows);
-  a.of = {.labels = data<const int32_t>(loss.labels),
-          .shifts = a.shifts,
-          .label_logits = memory.take<float>(rows),
-          .sums = memory.take<float>(rows * a.parts),
-          .most = memory.take<Bf16>(rows * a.parts)};
-  a.losses = memory.take<LossTotals>(divide_up(rows, kRowsOfBlock));
-  a.x_partial = memory.take<float>(a.sum_blocks * d);
-  a.w_partial = memory.take<float>(a.sum_blocks * d);
-  a.x_sums = loss.smoothing == 0 ? nullptr : memory.take<float>(d);
-  a.w_sums = loss.smoothing == 0 ? nullptr : memory.take<float>(d);
-  return a;
+LossPass<Bf16> pass_of(const op::ProjectedLoss& loss, int processors, Pieces& memory) {
+  const int64_t rows = loss.x.rows, d = loss.x.cols, pieces = loss.w.rows(),
+                row_parts = divide_up(pieces, kExponentialCols);
+  const int column_parts = 2 * processors;
+  const auto smoothing = static_cast<double>(loss.smoothing);
+  const auto sums = [&] { return loss.smoothing == 0 ? nullptr : memory.take<float>(d); };
+  return {.rows = static_cast<int>(rows),
+          .pieces = static_cast<int>(pieces),
+          .d = static_cast<int>(d),
+          .x = data<const Bf16>(loss.x),
+          .w = data<const Bf16>(loss.w.plain()),
+          .dx = data<Bf16>(loss.dx),
+          .x_stride = loss.x.stride,
+          .w_stride = loss.w.plain().stride,
+          .exponential_stride = loss.logits.stride,
+          .dx_stride = loss.dx.stride,
+          .smoothing = smoothing,
+          .elsewhere = smoothing / static_cast<double>(pieces - 1),
+          .state = loss.state,
+          .exponentials = data<Bf16>(loss.logits),
+          .product = {.labels = data<const int32_t>(loss.labels),
+                      .shifts = memory.take<float>(rows),
+                      .label_logits = memory.take<float>(rows),
+                      .sums = memory.take<float>(rows * row_parts),
+                      .most = memory.take<Bf16>(rows * row_parts)},
+          .row_parts = static_cast<int>(row_parts),
+          .factors = memory.take<float>(rows),
+          .scaled = memory.take<Bf16>((rows + kSpareRows) * d),
+          .column_parts = column_parts,
+          .x_partial_sums = memory.take<float>(column_parts * d),
+          .w_partial_sums = memory.take<float>(column_parts * d),
+          .x_sums = sums(),
+          .w_sums = sums(),
+          .losses = memory.take<LossTotals>(divide_up(rows, kRowsOfBlock))};
 }
 
 template <class Body>
@@ -462,7 +463,7 @@ void with_vectors(int64_t d, const Body& body) {
 
 size_t cuda::loss_scratch_bytes(const op::ProjectedLoss& loss, int processors) {
   Pieces counted{nullptr};
-  arguments_of(loss, processors, counted);
+  pass_of(loss, processors, counted);
   return counted.used;
 }
 
@@ -472,7 +473,7 @@ void op::ProjectedLoss::run(CudaBackend& gpu) const {
     return;
   }
   Pieces memory{gpu.scratch<std::byte>(0)};
-  const Arguments<Bf16> a = arguments_of(*this, gpu.processors(), memory);
+  const LossPass<Bf16> a = pass_of(*this, gpu.processors(), memory);
   const bool smoothed = a.x_sums != nullptr;
   const int row_blocks = static_cast<int>(divide_up(a.rows, kRowsOfBlock));
   const int column_blocks = smoothed ? static_cast<int>(divide_up(a.d, kWarp)) : 0;
@@ -481,8 +482,8 @@ void op::ProjectedLoss::run(CudaBackend& gpu) const {
   const View scaled = make_view(a.scaled, DType::bf16, a.rows + more, a.d, Memory::device);
   with_vectors(a.d, [&]<int kVectors>() {
     launch("label_shifts", label_shifts_kernel<Bf16, kVectors>,
-           {a.sum_blocks * (smoothed ? 2 : 1), kThreads, 0, gpu.queue()}, a);
-    fused_exponentials(e, x, w.plain(), a.of, gpu.processors(), gpu.queue());
+           {a.column_parts * (smoothed ? 2 : 1), kThreads, 0, gpu.queue()}, a);
+    fused_exponentials(e, x, w.plain(), a.product, gpu.processors(), gpu.queue());
     launch("row_losses", row_losses_kernel<Bf16, kVectors>, {row_blocks + column_blocks, kThreads, 0, gpu.queue()}, a,
            row_blocks);
     gpu.gemm().run({.c = dw,
