@@ -43,14 +43,11 @@ PreparedSide side_of(const nlohmann::ordered_json& json, const std::string& side
   const auto at = [&](const char* place) { return number_at(json, side + place); };
   return {.raw_lines = at("/raw/lines"),
           .raw_bytes = at("/raw/bytes"),
-          .cleaned_lines = at("/cleaned/lines"),
           .cleaned_bytes = at("/cleaned/bytes"),
           .cleaned_words = at("/cleaned/words"),
-          .encoded_lines = at("/encoded/lines"),
           .encoded_bytes = at("/encoded/bytes"),
           .tokens = at("/encoded/tokens"),
           .vocabulary = at("/vocabulary"),
-          .unknown_tokens = at("/unknown_tokens"),
           .unknown_percent = at("/unknown_percent")};
 }
 
@@ -110,8 +107,6 @@ std::optional<PreparedStats> read_stats(const fs::path& prepared) {
                       .train_pairs = number_at(json, "/pairs/train"),
                       .valid_pairs = number_at(json, "/valid_pairs"),
                       .test_pairs = number_at(json, "/test_pairs"),
-                      .source_tokens = number_at(json, "/source/encoded/tokens"),
-                      .target_tokens = number_at(json, "/target/encoded/tokens"),
                       .source = side_of(json, "/source"),
                       .target = side_of(json, "/target")};
   const nlohmann::ordered_json::json_pointer dropped("/pairs/dropped");

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "observe/progress.h"
+#include "core/human.h"
 #include "report/text.h"
 
 namespace tandem::report {
