@@ -18,7 +18,6 @@
 #include "core/stopwatch.h"
 #include "report/forms.h"
 #include "report/watch_server.h"
-#include "report/watch_text.h"
 #include "report/watched_runs.h"
 #include "train/read_report.h"
 

@@ -122,17 +122,15 @@ std::optional<PreparedStats> read_stats(const fs::path& prepared) {
 }
 
 RunData read_run(const fs::path& path) {
-  RunData run;
+  RunData run{.name = path.string(), .ranks = {}, .config = "", .stats = {}};
   std::error_code error;
   if (fs::is_regular_file(path, error)) {
-    run.name = path.string();
     run.ranks.push_back(read_rank(path));
     return run;
   }
   require(fs::is_directory(path / "metrics", error),
           "{} is no run: it has no folder metrics; give the directory that `tandem train` wrote, or a metrics file",
           path.string());
-  run.name = path.string();
   std::set<int> ranks;
   for (fs::directory_iterator entry(path / "metrics", error), end; !error && entry != end; entry.increment(error)) {
     if (const std::optional<int> rank = rank_of(entry->path()); rank && ranks.size() < kMostRanks) {

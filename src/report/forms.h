@@ -18,6 +18,18 @@ std::string to_text(std::span<const RunReport> reports);
 inline std::string to_markdown(const RunReport& report) { return to_markdown(std::span(&report, 1)); }
 inline std::string to_text(const RunReport& report) { return to_text(std::span(&report, 1)); }
 
+// ---- for `tandem watch --text`
+
+// One line about a run, for a file or pipe: name, step, losses, how long.
+std::string watch_line(const RunReport& report);
+
+// A whole screen of at most `rows` lines of at most `columns` characters: one run with its answers, several with a line
+// each.
+std::string watch_screen(std::span<const RunReport> reports, int columns, int rows);
+
+// No run goes on any more, and there is one.
+bool all_ended(std::span<const RunReport> reports);
+
 // ---- for machines (docs/formats.md, "Report"), and for the page, which draws what it finds there
 
 // How much goes in; the defaults are those of report.json.

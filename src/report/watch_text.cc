@@ -1,5 +1,3 @@
-#include "report/watch_text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <sstream>
 
 #include "core/human.h"
+#include "report/forms.h"
 #include "report/text.h"
 
 namespace tandem::report {
