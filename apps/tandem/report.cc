@@ -7,8 +7,7 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "report/json.h"
-#include "report/readable.h"
+#include "report/forms.h"
 #include "report/run_report.h"
 #include "train/read_report.h"
 

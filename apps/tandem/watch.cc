@@ -16,10 +16,8 @@
 #include "core/log.h"
 #include "core/signals.h"
 #include "core/stopwatch.h"
-#include "report/page.h"
-#include "report/prometheus.h"
+#include "report/forms.h"
 #include "report/watch_server.h"
-#include "report/watch_text.h"
 #include "report/watched_runs.h"
 #include "train/read_report.h"
 

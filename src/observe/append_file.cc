@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -24,14 +25,13 @@ AppendFile::~AppendFile() { close(file_); }
 
 void AppendFile::append(std::string_view piece) {
   if (broken_) {
-    ++dropped_;
     return;
   }
   size_t done = 0;
   while (done < piece.size()) {
     const ssize_t written = write(file_, piece.data() + done, piece.size() - done);
     if (written < 0 && errno != EINTR) {
-      if (dropped_++ == 0) {
+      if (!std::exchange(warned_, true)) {
         log::warning("cannot write {}: {}; training goes on, records are lost until there is room", path_.string(),
                      std::strerror(errno));
       }

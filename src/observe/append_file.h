@@ -24,13 +24,12 @@ class AppendFile {
 
   const std::filesystem::path& path() const { return path_; }
   int64_t size() const { return size_; }
-  int64_t dropped() const { return dropped_; }  // pieces that could not be written
 
  private:
   std::filesystem::path path_;
   int file_ = -1;
   int64_t size_ = 0;
-  int64_t dropped_ = 0;
+  bool warned_ = false;
   bool broken_ = false;  // half a piece could not be taken back: nothing more is written
 };
 

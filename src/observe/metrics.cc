@@ -16,13 +16,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Whole numbers without ".0", as far as a double holds them exactly; the shortest text that reads as the same number.
+// As far as a double holds them exactly.
+bool is_whole(double number) { return number == std::floor(number) && std::fabs(number) < 0x1p53; }
+
+// Whole numbers without ".0"; the shortest text that reads as the same number.
 void append_number(std::string& line, double number) {
   if (std::isnan(number)) {
     line += "\"NaN\"";
   } else if (std::isinf(number)) {
     line += number > 0 ? "\"Infinity\"" : "\"-Infinity\"";
-  } else if (number == std::floor(number) && std::fabs(number) < 0x1p53 && !(number == 0 && std::signbit(number))) {
+  } else if (is_whole(number) && !(number == 0 && std::signbit(number))) {
     fmt::format_to(std::back_inserter(line), "{}", static_cast<int64_t>(number));
   } else {
     fmt::format_to(std::back_inserter(line), "{}", number);
@@ -39,9 +42,11 @@ void append_text(std::string& line, const std::string& text) {
   }
 }
 
-const Record::Value* find(const Record& record, const std::string& name) {
-  const auto found = std::ranges::find(record.fields, name, &std::pair<std::string, Record::Value>::first);
-  return found == record.fields.end() ? nullptr : &found->second;
+using Fields = std::vector<std::pair<std::string, Record::Value>>;
+
+const Record::Value* find(const Fields& fields, std::string_view name) {
+  const auto found = std::ranges::find(fields, name, &Fields::value_type::first);
+  return found == fields.end() ? nullptr : &found->second;
 }
 
 // Reads from the front of what is left.
@@ -54,7 +59,10 @@ class Cursor {
       ++at_;
     }
   }
-  bool done() const { return at_ == end_; }
+  bool done() {
+    spaces();
+    return at_ == end_;
+  }
   char peek() const { return at_ < end_ ? *at_ : '\0'; }
   bool take(char c) {
     spaces();
@@ -93,35 +101,71 @@ class Cursor {
   const char* end_;
 };
 
+// The numbers and plain texts of a flat object; nothing for any other line.
+std::optional<Fields> parse_flat(std::string_view line) {
+  Fields fields;
+  fields.reserve(40);  // a train record has about as many
+  Cursor in(line);
+  if (!in.take('{')) {
+    return std::nullopt;
+  }
+  do {
+    std::string_view name, text;
+    double number = 0;
+    if (!in.plain_string(name) || !in.take(':')) {
+      return std::nullopt;
+    }
+    if (in.plain_string(text)) {
+      fields.emplace_back(name, std::string(text));
+    } else if (in.number(number)) {
+      fields.emplace_back(name, number);
+    } else {
+      return std::nullopt;
+    }
+  } while (in.take(','));
+  return in.take('}') && in.done() ? std::optional(std::move(fields)) : std::nullopt;
+}
+
+// The numbers and texts of any object; none for what is not JSON.
+Fields parse_json(std::string_view line) {
+  Fields fields;
+  const Json object = Json::parse(line, nullptr, false);
+  if (object.is_object()) {
+    for (const auto& [name, value] : object.items()) {
+      if (value.is_number()) {
+        fields.emplace_back(name, value.get<double>());
+      } else if (value.is_string()) {
+        fields.emplace_back(name, value.get<std::string>());
+      }
+    }
+  }
+  return fields;
+}
+
 }  // namespace
 
 double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-std::optional<double> spelled_number(std::string_view text) {
+std::optional<double> number_in(const Record::Value& value) {
+  if (const auto* number = std::get_if<double>(&value)) {
+    return *number;
+  }
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::string& text = std::get<std::string>(value);
   return text == "NaN"         ? std::optional(std::numeric_limits<double>::quiet_NaN())
          : text == "Infinity"  ? std::optional(kInfinity)
          : text == "-Infinity" ? std::optional(-kInfinity)
                                : std::nullopt;
 }
 
-std::optional<double> Record::number(const std::string& name) const {
-  const Value* value = find(*this, name);
-  if (value == nullptr) {
-    return std::nullopt;
-  }
-  if (const auto* number = std::get_if<double>(value)) {
-    return *number;
-  }
-  return spelled_number(std::get<std::string>(*value));
+std::optional<double> Record::number(std::string_view name) const {
+  const Value* value = find(fields, name);
+  return value == nullptr ? std::nullopt : number_in(*value);
 }
 
-const std::string* Record::text(const std::string& name) const {
-  const Value* value = find(*this, name);
-  return value == nullptr ? nullptr : std::get_if<std::string>(value);
-}
+const std::string* Record::text(std::string_view name) const { return std::get_if<std::string>(find(fields, name)); }
 
 std::string to_json(const Record& record) {
   std::string line = "{\"kind\":";
@@ -141,27 +185,19 @@ std::string to_json(const Record& record) {
   return line + '}';
 }
 
-std::optional<Record> parse_record(const std::string& line) {
-  const Json object = Json::parse(line, nullptr, false);
-  if (!object.is_object()) {
+std::optional<Record> parse_record(std::string_view line) {
+  std::optional<Fields> flat = parse_flat(line);
+  Record record{.kind = "", .time = 0, .fields = flat ? std::move(*flat) : parse_json(line)};
+  const std::string* kind = record.text("kind");
+  const double* step = std::get_if<double>(find(record.fields, "step"));
+  const double* time = std::get_if<double>(find(record.fields, "time"));
+  if (kind == nullptr || kind->empty() || step == nullptr || !is_whole(*step) || time == nullptr) {
     return std::nullopt;
   }
-  const auto kind = object.find("kind"), step = object.find("step"), time = object.find("time");
-  if (kind == object.end() || !kind->is_string() || step == object.end() || !step->is_number_integer() ||
-      time == object.end() || !time->is_number()) {
-    return std::nullopt;
-  }
-  Record record{.kind = kind->get<std::string>(), .step = step->get<int64_t>(), .time = time->get<double>()};
-  for (const auto& [name, value] : object.items()) {
-    if (name == "kind" || name == "step" || name == "time") {
-      continue;
-    }
-    if (value.is_number()) {
-      record.add(name, value.get<double>());
-    } else if (value.is_string()) {
-      record.add(name, value.get<std::string>());
-    }
-  }
+  record.kind = *kind, record.step = static_cast<int64_t>(*step), record.time = *time;
+  std::erase_if(record.fields, [](const auto& field) {
+    return field.first == "kind" || field.first == "step" || field.first == "time";
+  });
   return record;
 }
 
@@ -174,91 +210,6 @@ std::string kept_text(std::string_view text, size_t longest) {
     --end;
   }
   return std::string(text.substr(0, end)) + "...";
-}
-
-const MetricsLine::Field* MetricsLine::find(std::string_view name) const {
-  const auto found = std::ranges::find(fields_, name, &Field::name);
-  return found == fields_.end() ? nullptr : &*found;
-}
-
-double MetricsLine::number(std::string_view name, double otherwise) const {
-  const Field* field = find(name);
-  return field != nullptr ? field->number.value_or(otherwise) : otherwise;
-}
-
-std::string_view MetricsLine::text(std::string_view name) const {
-  const Field* field = find(name);
-  return field != nullptr ? field->text : std::string_view();
-}
-
-bool MetricsLine::parse(std::string_view line) { return parse_flat(line) ? take_known() : parse_slowly(line); }
-
-bool MetricsLine::parse_flat(std::string_view line) {
-  fields_.clear();
-  Cursor in(line);
-  if (!in.take('{')) {
-    return false;
-  }
-  do {
-    Field field;
-    in.spaces();
-    if (!in.plain_string(field.name) || !in.take(':')) {
-      return false;
-    }
-    in.spaces();
-    if (in.peek() == '"') {
-      if (!in.plain_string(field.text)) {
-        return false;
-      }
-      field.number = spelled_number(field.text);
-    } else if (double value = 0; in.number(value)) {
-      field.number = value;
-    } else {
-      return false;
-    }
-    fields_.push_back(field);
-  } while (in.take(','));
-  if (!in.take('}')) {
-    return false;
-  }
-  in.spaces();
-  return in.done();
-}
-
-bool MetricsLine::take_known() {
-  bool has_kind = false, has_step = false, has_time = false;
-  for (const Field& field : fields_) {
-    if (field.name == "kind" && !field.text.empty()) {
-      kind_ = field.text;
-      has_kind = true;
-    } else if (field.name == "step" && field.number && field.text.empty()) {
-      has_step = std::fabs(*field.number) < 0x1p53 && *field.number == std::floor(*field.number);
-      step_ = has_step ? static_cast<int64_t>(*field.number) : 0;
-    } else if (field.name == "time" && field.number && field.text.empty()) {
-      time_ = *field.number;
-      has_time = true;
-    }
-  }
-  return has_kind && has_step && has_time;
-}
-
-bool MetricsLine::parse_slowly(std::string_view line) {
-  fields_.clear();
-  record_ = parse_record(std::string(line));
-  if (!record_) {
-    return false;
-  }
-  kind_ = record_->kind;
-  step_ = record_->step;
-  time_ = record_->time;
-  for (const auto& [name, value] : record_->fields) {
-    if (const auto* text = std::get_if<std::string>(&value)) {
-      fields_.push_back({name, spelled_number(*text), *text});
-    } else {
-      fields_.push_back({name, std::get<double>(value), {}});
-    }
-  }
-  return true;
 }
 
 }  // namespace tandem::observe

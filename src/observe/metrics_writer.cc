@@ -35,12 +35,11 @@ Cut find_cut(const fs::path& path, int64_t last) {
   require(in.is_open(), "cannot read {}: check that it is a readable file", path.string());
   Cut cut;
   int64_t offset = 0;
-  MetricsLine line;
   for (std::string text; std::getline(in, text);) {
     const bool ended = !in.eof();
     offset += static_cast<int64_t>(text.size()) + (ended ? 1 : 0);
-    const bool record = line.parse(text);
-    if (record && line.step() > last) {
+    const std::optional<Record> record = parse_record(text);
+    if (record && record->step > last) {
       cut.found = true;
       return cut;
     }
@@ -55,21 +54,6 @@ void remove_file(const fs::path& path) {
   require(!error, "cannot remove {}: {}", path.string(), error.message());
 }
 
-Record to_record(const MetricsLine& line) {
-  Record record{.kind = std::string(line.kind()), .step = line.step(), .time = line.time()};
-  for (const MetricsLine::Field& field : line.fields()) {
-    if (field.name == "kind" || field.name == "step" || field.name == "time") {
-      continue;
-    }
-    if (field.text.empty() && field.number) {
-      record.add(std::string(field.name), *field.number);
-    } else {
-      record.add(std::string(field.name), std::string(field.text));
-    }
-  }
-  return record;
-}
-
 // Holds back a record of each kind until its neighbour comes.
 class Thinner {
  public:
@@ -80,8 +64,8 @@ class Thinner {
     constexpr std::string_view kBegin = "{\"kind\":\"";
     const std::string_view kind = text.substr(0, kBegin.size()) == kBegin ? text.substr(kBegin.size()) : "";
     const bool windows = kind.starts_with("train\"") || kind.starts_with("probe\"");
-    if (windows && line_.parse(text)) {
-      pair(to_record(line_));
+    if (std::optional<Record> record = windows ? parse_record(text) : std::nullopt) {
+      pair(std::move(*record));
     } else if (!windows && !kind.empty() && text.ends_with('}')) {
       if (kind.starts_with("setup\"")) {
         flush();  // the start before and the one after it are not mixed
@@ -121,7 +105,6 @@ class Thinner {
   }
 
   FileWriter& out_;
-  MetricsLine line_;
   std::map<std::string, Record> held_;
 };
 

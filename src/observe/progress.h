@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include "core/human.h"
 #include "observe/fields.h"
 
 namespace tandem::observe {

@@ -19,24 +19,24 @@ constexpr double kMostScore = 100.001;  // percent, and what rounding adds
 
 // What is not believable stays as it is in an empty point: 0 or unknown.
 template <class Point>
-Point point_of(const MetricsLine& line, std::span<const Field<Point>> fields) {
+Point point_of(const Record& record, std::span<const Field<Point>> fields) {
   Point point;
-  point.step = line.step();
-  point.time = line.time();
-  size_t next = 0;  // records name their fields in the table's order
-  for (const MetricsLine::Field& found : line.fields()) {
-    for (size_t tried = 0; tried < fields.size(); ++tried) {
-      const Field<Point>& field = fields[(next + tried) % fields.size()];
-      if (field.name == found.name) {
-        if (field.member != nullptr && found.number && believable(*found.number, field.most)) {
-          point.*field.member = *found.number;
-        }
-        next += tried + 1;
-        break;
-      }
+  point.step = record.step;
+  point.time = record.time;
+  for (const auto& [name, value] : record.fields) {
+    const auto field = std::ranges::find(fields, name, &Field<Point>::name);
+    const std::optional<double> number = number_in(value);
+    if (field != fields.end() && field->member != nullptr && number && believable(*number, field->most)) {
+      point.*(field->member) = *number;
     }
   }
   return point;
+}
+
+// As a report shows it; empty if there is none.
+std::string text_in(const Record& record, std::string_view name, size_t longest = kLongestText) {
+  const std::string* text = record.text(name);
+  return text == nullptr ? "" : kept_text(*text, longest);
 }
 
 // A stretch after a resume begins between two records, so its own count or rate knows its steps better than the
@@ -52,26 +52,27 @@ double steps_of(const TrainPoint& point, double rate, int64_t previous) {
 }
 
 // `previous`: the step of the train record before this one.
-TrainPoint train_point(const MetricsLine& line, int64_t previous) {
-  TrainPoint point = point_of<TrainPoint>(line, kTrainFields);
-  const double whole = line.number("step_seconds", 0);
+TrainPoint train_point(const Record& record, int64_t previous) {
+  TrainPoint point = point_of<TrainPoint>(record, kTrainFields);
+  const double whole = record.number("step_seconds").value_or(0);
   point.other_seconds = believable(whole) ? std::max(whole - point.step_seconds(), 0.0) : 0;
-  point.steps = steps_of(point, line.number("steps_per_second", 0), previous);
+  point.steps = steps_of(point, record.number("steps_per_second").value_or(0), previous);
   for (const Field<TrainPoint>& field : kTrainFields) {
     if (field.merge == Merge::by_steps) {
       const double sum = point.*field.member * point.steps;
       point.*field.member = believable(sum) ? sum : 0;
     }
   }
-  const bool has_loss = line.find("nll") != nullptr || line.find("loss") != nullptr;
+  const bool has_loss = std::ranges::any_of(
+      record.fields, [](const auto& field) { return field.first == "nll" || field.first == "loss"; });
   const bool finite = std::isfinite(point.nll) && std::isfinite(point.loss);
   point.records = std::max(point.records, 1.0);
   point.unfinite = std::clamp(point.unfinite, has_loss && !finite ? 1.0 : 0.0, point.records);
   return point;
 }
 
-ValidPoint valid_point(const MetricsLine& line) {
-  ValidPoint point = point_of<ValidPoint>(line, kValidFields);
+ValidPoint valid_point(const Record& record) {
+  ValidPoint point = point_of<ValidPoint>(record, kValidFields);
   if (!(0 <= point.bleu_low && point.bleu_low <= point.bleu && point.bleu <= point.bleu_high &&
         point.bleu_high <= kMostScore)) {
     point.bleu_low = point.bleu_high = kUnknown;
@@ -79,19 +80,19 @@ ValidPoint valid_point(const MetricsLine& line) {
   return point;
 }
 
-SetupPoint setup_point(const MetricsLine& line) {
-  SetupPoint point = point_of<SetupPoint>(line, kSetupFields);
+SetupPoint setup_point(const Record& record) {
+  SetupPoint point = point_of<SetupPoint>(record, kSetupFields);
   point.peak_flops = point.peak_flops > 0 ? point.peak_flops : kUnknown;
   for (const SetupText& text : kSetupTexts) {
-    point.*text.member = kept_text(line.text(text.name), kLongestName);
+    point.*text.member = text_in(record, text.name, kLongestName);
   }
   return point;
 }
 
-ProbePoint probe_point(const MetricsLine& line, int64_t step) {
-  ProbePoint point = point_of<ProbePoint>(line, kProbeFields);
+ProbePoint probe_point(const Record& record, int64_t step) {
+  ProbePoint point = point_of<ProbePoint>(record, kProbeFields);
   point.step = step;
-  point.gpu_throttle = kept_text(line.text("gpu_throttle"), kLongestName);
+  point.gpu_throttle = text_in(record, "gpu_throttle", kLongestName);
   return point;
 }
 
@@ -134,84 +135,77 @@ class Reader {
       return;
     }
     ++m_.lines;
-    if (!line_.parse(text) || line_.step() < 0 || static_cast<double>(line_.step()) > kLargestStep ||
-        !std::isfinite(line_.time())) {
+    const std::optional<Record> record = parse_record(text);
+    if (!record || record->step < 0 || static_cast<double>(record->step) > kLargestStep ||
+        !std::isfinite(record->time)) {
       ++m_.unreadable;
-      return;
-    }
-    if (line_.kind() == "probe") {  // from a thread of its own, which may be a step behind
-      probe();
-      return;
-    }
-    if (!in_order()) {
+    } else if (record->kind == "probe") {  // from a thread of its own, which may be a step behind
+      probe(*record);
+    } else if (!in_order(*record)) {
       ++m_.out_of_order;
-      return;
+    } else {
+      last_step_ = record->step;
+      last_time_ = record->time;
+      take(*record);
     }
-    last_step_ = line_.step();
-    last_time_ = line_.time();
-    take();
   }
 
  private:
   // A step back in steps but not in time is a restart.
-  bool in_order() {
-    if (line_.step() >= last_step_) {
+  bool in_order(const Record& record) {
+    if (record.step >= last_step_) {
       return true;
     }
-    if (line_.time() < last_time_) {
+    if (record.time < last_time_) {
       return false;
     }
-    const auto is_later = [&](const auto& point) { return point.step > line_.step(); };
+    const auto is_later = [&](const auto& point) { return point.step > record.step; };
     const auto drop_later = [&](auto&... points) { (std::erase_if(points, is_later), ...); };
     drop_later(m_.setups, m_.train, m_.valid, m_.samples, m_.events, m_.probes);
     ++m_.superseded;
     return true;
   }
 
-  void probe() {
-    if (!m_.probes.empty() && !(line_.time() > m_.probes.back().time)) {
+  void probe(const Record& record) {
+    if (!m_.probes.empty() && !(record.time > m_.probes.back().time)) {
       ++m_.out_of_order;
       return;
     }
-    m_.probes.push_back(probe_point(line_, std::max(line_.step(), last_step_)));
+    m_.probes.push_back(probe_point(record, std::max(record.step, last_step_)));
     merge_neighbours(m_.probes, most_points_);
-    if (const std::string_view name = line_.text("gpu_name"); !name.empty()) {
-      m_.gpu_name = kept_text(name, kLongestName);
-      m_.gpu_uuid = kept_text(line_.text("gpu_uuid"), kLongestName);
+    if (std::string name = text_in(record, "gpu_name", kLongestName); !name.empty()) {
+      m_.gpu_name = std::move(name);
     }
   }
 
-  void take() {
-    const std::string_view kind = line_.kind();
+  void take(const Record& record) {
+    const std::string& kind = record.kind;
     if (kind == "train") {
-      drop_last_of(m_.train, line_.step());
-      m_.train.push_back(train_point(line_, m_.train.empty() ? 0 : m_.train.back().step));
+      drop_last_of(m_.train, record.step);
+      m_.train.push_back(train_point(record, m_.train.empty() ? 0 : m_.train.back().step));
       merge_neighbours(m_.train, most_points_);
     } else if (kind == "valid") {
-      drop_last_of(m_.valid, line_.step());
-      m_.valid.push_back(valid_point(line_));
+      drop_last_of(m_.valid, record.step);
+      m_.valid.push_back(valid_point(record));
       merge_neighbours(m_.valid, kMostValidations);
-      m_.bleu_signature = kept_text(line_.text("bleu_signature"));
-      std::erase_if(m_.samples, [&](const SamplePoint& sample) { return sample.step == line_.step(); });
+      m_.bleu_signature = text_in(record, "bleu_signature");
+      std::erase_if(m_.samples, [&](const SamplePoint& sample) { return sample.step == record.step; });
     } else if (kind == "sample") {
-      const double index = line_.number("index", 0);
-      m_.samples.push_back({line_.step(), believable(index) ? static_cast<int64_t>(index) : 0,
-                            kept_text(line_.text("source")), kept_text(line_.text("reference")),
-                            kept_text(line_.text("translation"))});
+      const double index = record.number("index").value_or(0);
+      m_.samples.push_back({record.step, believable(index) ? static_cast<int64_t>(index) : 0, text_in(record, "source"),
+                            text_in(record, "reference"), text_in(record, "translation")});
       keep_newest(m_.samples, kMostSamples);
     } else if (kind == "event") {
-      m_.events.push_back(
-          {line_.step(), line_.time(), kept_text(line_.text("event")), kept_text(line_.text("details"))});
+      m_.events.push_back({record.step, record.time, text_in(record, "event"), text_in(record, "details")});
       keep_newest(m_.events, kMostEvents);
     } else if (kind == "setup") {
-      m_.setups.push_back(setup_point(line_));
+      m_.setups.push_back(setup_point(record));
       keep_newest(m_.setups, kMostSetups);
     }
   }
 
   RankMetrics& m_;
   size_t most_points_;
-  MetricsLine line_;
   int64_t last_step_ = 0;
   double last_time_ = -kAnyNumber;
 };
@@ -220,29 +214,15 @@ class Reader {
 template <class Body>
 int64_t for_each_line(std::ifstream& in, const Body& body) {
   int64_t too_long = 0;
-  bool skipping = false;
-  std::string buffer(2 * kLongestLine, '\0');
-  size_t held = 0;
-  while (in.read(buffer.data() + held, static_cast<std::streamsize>(buffer.size() - held)), in.gcount() > 0) {
-    held += static_cast<size_t>(in.gcount());
-    std::string_view rest(buffer.data(), held);
-    for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
-      if (!skipping) {
-        body(rest.substr(0, end));
-      }
-      skipping = false;
-      rest.remove_prefix(end + 1);
+  std::string buffer(kLongestLine + 1, '\0');
+  while (in.getline(buffer.data(), std::ssize(buffer)), in.gcount() > 0) {
+    if (in.fail()) {
+      ++too_long;
+      in.clear();
+      in.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+    } else {
+      body(std::string_view(buffer.data(), static_cast<size_t>(in.gcount() - (in.eof() ? 0 : 1))));
     }
-    if (rest.size() > kLongestLine) {
-      too_long += skipping ? 0 : 1;
-      skipping = true;
-      rest = {};
-    }
-    held = rest.size();
-    std::copy(rest.begin(), rest.end(), buffer.begin());  // to the front of the memory it lies in
-  }
-  if (held > 0 && !skipping) {
-    body(std::string_view(buffer.data(), held));
   }
   return too_long;
 }

@@ -16,6 +16,7 @@ struct Tag {
   const char* tag;
 };
 
+// The original system's tags of the same quantity, or what says more clearly what it is.
 constexpr Tag kTags[] = {
     {"train", "loss", "train/loss_smoothed"},
     {"train", "learning_rate", "learning_rate"},
@@ -100,9 +101,9 @@ void RunLog::write_events(const Record& record) {
   }
   if (record.kind == "sample") {
     const auto index = static_cast<int64_t>(record.number("index").value_or(0));
-    events_->text(record.time, record.step, fmt::format("sample/{}", index), as_markdown(record, false));
+    events_->write(text_event(record.time, record.step, fmt::format("sample/{}", index), as_markdown(record, false)));
   } else if (record.kind == "setup") {
-    events_->text(record.time, record.step, "setup", as_markdown(record, true));
+    events_->write(text_event(record.time, record.step, "setup", as_markdown(record, true)));
   } else {
     write_scalars(record);
   }
@@ -116,7 +117,7 @@ void RunLog::write_scalars(const Record& record) {
     }
   }
   if (!scalars.empty()) {
-    events_->scalars(record.time, record.step, scalars);
+    events_->write(scalar_event(record.time, record.step, scalars));
   }
 }
 
@@ -136,19 +137,19 @@ void RunLog::rewind(int64_t done) {
   probe_.reset();
   step_ = done;
   if (events_) {
-    events_->restart(unix_time(), done + 1);
+    events_->write(restart_event(unix_time(), done + 1));
   }
 }
 
 void RunLog::hyperparameters(const Hyperparameters& values) {
   if (events_) {
-    events_->hyperparameters(unix_time(), values);
+    events_->write(hyperparameter_event(unix_time(), values));
   }
 }
 
 void RunLog::text(int64_t step, const std::string& tag, const std::string& markdown) {
   if (events_) {
-    events_->text(unix_time(), step, tag, markdown);
+    events_->write(text_event(unix_time(), step, tag, markdown));
   }
 }
 
@@ -158,7 +159,7 @@ void RunLog::finish(bool success) {
       write_scalars(as_rates(*probe_));
       probe_.reset();
     }
-    events_->end_session(unix_time(), success);
+    events_->write(end_event(unix_time(), success));
   }
   sync();
 }

@@ -1,16 +1,7 @@
 // What a run leaves behind about itself: every record goes to metrics/<rank>.jsonl and, on rank 0, as scalars or texts
 // to TensorBoard, with equal values (TensorBoard's are f32).
 //
-// A number `key` of a record of `kind` has the tag <kind>/<key>, but for these, which are the original system's tags of
-// the same quantity, or say more clearly what it is:
-//   train  loss                    train/loss_smoothed
-//          learning_rate           learning_rate
-//          gradient_norm           Loss_Optimization/global_gradient_norm
-//          clipped_gradient_norm   Loss_Optimization/global_clipped_gradient_norm
-//          steps_per_second        global_step/sec
-//          epoch                   epoch
-//   valid  bleu, chrf              valid/BLEU, valid/chrF
-//          bleu_low, bleu_high     valid/BLEU_low, valid/BLEU_high
+// A number `key` of a record of `kind` has the tag <kind>/<key>, but for those in run_log.cc's table of tags.
 // Samples (kind "sample", with a number `index`) become one text each, tag sample/<index>, a setup one with the tag
 // setup. Probes, the run's own interface alone, are merged to one point a minute; their sums become rates,
 // probe/<key>_per_second. Records of kind "event" are not for curves and stay out of TensorBoard.

@@ -43,14 +43,11 @@ PreparedSide side_of(const nlohmann::ordered_json& json, const std::string& side
   const auto at = [&](const char* place) { return number_at(json, side + place); };
   return {.raw_lines = at("/raw/lines"),
           .raw_bytes = at("/raw/bytes"),
-          .cleaned_lines = at("/cleaned/lines"),
           .cleaned_bytes = at("/cleaned/bytes"),
           .cleaned_words = at("/cleaned/words"),
-          .encoded_lines = at("/encoded/lines"),
           .encoded_bytes = at("/encoded/bytes"),
           .tokens = at("/encoded/tokens"),
           .vocabulary = at("/vocabulary"),
-          .unknown_tokens = at("/unknown_tokens"),
           .unknown_percent = at("/unknown_percent")};
 }
 
@@ -110,8 +107,6 @@ std::optional<PreparedStats> read_stats(const fs::path& prepared) {
                       .train_pairs = number_at(json, "/pairs/train"),
                       .valid_pairs = number_at(json, "/valid_pairs"),
                       .test_pairs = number_at(json, "/test_pairs"),
-                      .source_tokens = number_at(json, "/source/encoded/tokens"),
-                      .target_tokens = number_at(json, "/target/encoded/tokens"),
                       .source = side_of(json, "/source"),
                       .target = side_of(json, "/target")};
   const nlohmann::ordered_json::json_pointer dropped("/pairs/dropped");
@@ -127,17 +122,15 @@ std::optional<PreparedStats> read_stats(const fs::path& prepared) {
 }
 
 RunData read_run(const fs::path& path) {
-  RunData run;
+  RunData run{.name = path.string(), .ranks = {}, .config = "", .stats = {}};
   std::error_code error;
   if (fs::is_regular_file(path, error)) {
-    run.name = path.string();
     run.ranks.push_back(read_rank(path));
     return run;
   }
   require(fs::is_directory(path / "metrics", error),
           "{} is no run: it has no folder metrics; give the directory that `tandem train` wrote, or a metrics file",
           path.string());
-  run.name = path.string();
   std::set<int> ranks;
   for (fs::directory_iterator entry(path / "metrics", error), end; !error && entry != end; entry.increment(error)) {
     if (const std::optional<int> rank = rank_of(entry->path()); rank && ranks.size() < kMostRanks) {

@@ -29,7 +29,7 @@ struct RankMetrics {
   std::vector<SamplePoint> samples;  // the newest
   std::vector<EventPoint> events;    // the newest
   std::vector<ProbePoint> probes;    // rising times
-  std::string gpu_name, gpu_uuid;    // as the probes say
+  std::string gpu_name;              // as the probes say
   std::string bleu_signature;
 
   int64_t lines = 0;
@@ -48,14 +48,13 @@ struct RankMetrics {
 // What `tandem prepare` counted.
 struct PreparedSide {
   double raw_lines = kUnknown, raw_bytes = kUnknown;
-  double cleaned_lines = kUnknown, cleaned_bytes = kUnknown, cleaned_words = kUnknown;
-  double encoded_lines = kUnknown, encoded_bytes = kUnknown, tokens = kUnknown;
-  double vocabulary = kUnknown, unknown_tokens = kUnknown, unknown_percent = kUnknown;
+  double cleaned_bytes = kUnknown, cleaned_words = kUnknown;
+  double encoded_bytes = kUnknown, tokens = kUnknown;
+  double vocabulary = kUnknown, unknown_percent = kUnknown;
 };
 struct PreparedStats {
   double copies = 1;  // of every training pair, each in other pieces; at least 1
   double raw_pairs = kUnknown, train_pairs = kUnknown, valid_pairs = kUnknown, test_pairs = kUnknown;
-  double source_tokens = kUnknown, target_tokens = kUnknown;
   std::vector<std::pair<std::string, double>> dropped{};  // pairs by reason, in the file's order
   PreparedSide source{}, target{};
 };

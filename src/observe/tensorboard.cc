@@ -156,26 +156,9 @@ std::string text_event(double time, int64_t step, const std::string& tag, const 
   return event_at(time, step).message(5, ProtobufMessage().message(1, value)).bytes();
 }
 
-EventWriter::EventWriter(const std::filesystem::path& directory, int64_t first_step)
-    : file_(new_path(directory), true) {
-  const double now = unix_time();
-  write(version_event(now));
-  restart(now, first_step);
-}
-
-void EventWriter::write(const std::string& event) { file_.append(frame(event)); }
-
-void EventWriter::scalars(double time, int64_t step, const Scalars& scalars) {
-  write(scalar_event(time, step, scalars));
-}
-
-void EventWriter::text(double time, int64_t step, const std::string& tag, const std::string& markdown) {
-  write(text_event(time, step, tag, markdown));
-}
-
 // HParamsPluginData: session_start_info 3 {map hparams 1, start_time_secs 5} or session_end_info 4 {status 1,
 // end_time_secs 2}; a map is repeated {key 1, value 2}, a value number_value 2, string_value 3 or bool_value 4.
-void EventWriter::hyperparameters(double time, const Hyperparameters& values) {
+std::string hyperparameter_event(double time, const Hyperparameters& values) {
   ProtobufMessage info;
   for (const auto& [name, value] : values) {
     ProtobufMessage to;
@@ -189,17 +172,26 @@ void EventWriter::hyperparameters(double time, const Hyperparameters& values) {
     info.message(1, ProtobufMessage().text(1, name).message(2, to));
   }
   info.number(5, time);
-  write(hparams_event(time, "_hparams_/session_start_info", ProtobufMessage().message(3, info)));
+  return hparams_event(time, "_hparams_/session_start_info", ProtobufMessage().message(3, info));
 }
 
-void EventWriter::end_session(double time, bool success) {
+std::string end_event(double time, bool success) {
   const ProtobufMessage info = ProtobufMessage().integer(1, success ? 1 : 2).number(2, time);
-  write(hparams_event(time, "_hparams_/session_end_info", ProtobufMessage().message(4, info)));
+  return hparams_event(time, "_hparams_/session_end_info", ProtobufMessage().message(4, info));
 }
 
 // SessionLog: status 1 (1 = START)
-void EventWriter::restart(double time, int64_t first_step) {
-  write(event_at(time, first_step).message(7, ProtobufMessage().integer(1, 1)).bytes());
+std::string restart_event(double time, int64_t first_step) {
+  return event_at(time, first_step).message(7, ProtobufMessage().integer(1, 1)).bytes();
 }
+
+EventWriter::EventWriter(const std::filesystem::path& directory, int64_t first_step)
+    : file_(new_path(directory), true) {
+  const double now = unix_time();
+  write(version_event(now));
+  write(restart_event(now, first_step));
+}
+
+void EventWriter::write(const std::string& event) { file_.append(frame(event)); }
 
 }  // namespace tandem::observe

@@ -25,31 +25,28 @@ class EventWriter {
   // `first_step` and later that older files hold.
   EventWriter(const std::filesystem::path& directory, int64_t first_step);
 
-  void scalars(double time, int64_t step, const Scalars& scalars);
-  void text(double time, int64_t step, const std::string& tag, const std::string& markdown);
-  void hyperparameters(double time, const Hyperparameters& values);
-  void end_session(double time, bool success);
-  // TensorBoard forgets all points of this step and later.
-  void restart(double time, int64_t first_step);
+  void write(const std::string& event);  // one of the below
 
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:
-  void write(const std::string& event);
-
   AppendFile file_;
 };
 
-// ---- the bytes, for tests against known vectors
+// Serialized Event messages. `time`: Unix seconds.
+std::string version_event(double time);
+std::string scalar_event(double time, int64_t step, const Scalars& scalars);
+std::string text_event(double time, int64_t step, const std::string& tag, const std::string& markdown);
+std::string hyperparameter_event(double time, const Hyperparameters& values);
+std::string restart_event(double time, int64_t first_step);  // TensorBoard forgets all points of this step and later
+std::string end_event(double time, bool success);
+
+// ---- the bytes around an event, for tests against known vectors
 
 // CRC-32C, and the form in which event files store it.
 uint32_t crc32c(std::string_view data);
 uint32_t masked_crc32c(std::string_view data);
 // Length, its checksum, the event, its checksum.
 std::string frame(std::string_view event);
-// Serialized Event messages.
-std::string version_event(double time);
-std::string scalar_event(double time, int64_t step, const Scalars& scalars);
-std::string text_event(double time, int64_t step, const std::string& tag, const std::string& markdown);
 
 }  // namespace tandem::observe

@@ -234,18 +234,11 @@ double time_both(StepTrial& trial, const NetworkModel& alone, DType wire, double
   const auto elements = std::clamp(static_cast<int64_t>(kMessageSeconds * alone.bytes_per_second / width),
                                    int64_t{1024}, std::max<int64_t>(usual, 1024));
   std::vector<StepTimeline> steps;
-  double rate = 0;
-  {
-    ConstantSums constant(trial.sums(), elements, wire);
-    const Stopwatch watch;
-    while (!constant.ended()) {
-      steps.push_back(trial.run_step());
-      if (watch.seconds() >= kBusySeconds && steps.size() >= 3) {
-        constant.finish();
-      }
-    }
-    rate = constant.messages_per_second();
-  }
+  const Stopwatch watch;
+  const double rate = add_up_beside(trial.sums(), elements, wire, [&] {
+    steps.push_back(trial.run_step());
+    return watch.seconds() >= kBusySeconds && steps.size() >= 3;
+  });
   steps.pop_back();  // its end had the cores for itself
   const auto usual_compute = [](const auto& of) { return middle_of(of, &StepTimeline::compute).compute(); };
   own.compute_speed = std::min(1.0, usual_compute(own.steps) / usual_compute(steps));

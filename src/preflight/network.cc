@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <limits>
 #include <numeric>
 
@@ -111,6 +114,43 @@ double seconds_of(dist::Communicator& sums, dist::Communicator& control, backend
          });
 }
 
+// Two at a time, so that the queue is never empty. A number beside each buffer counts the ranks that want to end: all
+// of them see the same sum.
+double messages_per_second(dist::Communicator& sums, int64_t elements, DType wire, const std::atomic<bool>& finish) {
+  struct Slot {
+    std::vector<double> memory;
+    std::vector<float> rounded;
+    double wanting = 0;
+    dist::Handle values, counted;
+  };
+  std::array<Slot, 2> slots;
+  const auto start = [&](Slot& slot) {
+    slot.memory.resize(static_cast<size_t>(elements));
+    slot.wanting = finish ? 1 : 0;
+    slot.rounded.resize(slot.memory.size());
+    slot.values =
+        Gradients{make_view(slot.memory.data(), wire, 1, elements), host_view(slot.rounded.data(), 1, elements)}.start(
+            sums);
+    slot.counted = sums.start_all_reduce(host_view(&slot.wanting, 1, 1));
+  };
+  const Stopwatch watch;
+  double messages = 0;
+  const auto wait = [&](Slot& slot) {
+    slot.values.wait();
+    slot.counted.wait();
+    ++messages;
+    return slot.wanting == sums.size();
+  };
+  start(slots[0]);
+  for (size_t next = 1;; next ^= 1) {
+    start(slots[next]);
+    if (wait(slots[next ^ 1])) {
+      wait(slots[next]);
+      return messages / watch.seconds();
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Link> measure_links(dist::ProcessGroup& group, dist::Communicator& control, double seconds) {
@@ -161,61 +201,19 @@ NetworkModel measure_sums(dist::Communicator& sums, dist::Communicator& control,
   return {a_message, rate, rate, 0};
 }
 
-ConstantSums::ConstantSums(dist::Communicator& sums, int64_t elements, DType wire)
-    : sums_(sums), elements_(elements), wire_(wire), thread_([this] {
-        try {
-          run();
-        } catch (const std::exception& error) {
-          error_ = error.what();
-        }
-        ended_ = true;
-      }) {}
-
-ConstantSums::~ConstantSums() {
-  finish_ = true;
-  thread_.join();
-}
-
-// Two at a time, so that the queue is never empty. A number beside each buffer counts the ranks that want to end: all
-// of them see the same sum.
-void ConstantSums::run() {
-  struct Slot {
-    std::vector<double> memory;
-    std::vector<float> rounded;
-    double wanting = 0;
-    dist::Handle values, counted;
-  };
-  std::array<Slot, 2> slots;
-  const auto start = [this](Slot& slot) {
-    slot.memory.resize(static_cast<size_t>(elements_));
-    slot.wanting = finish_ ? 1 : 0;
-    slot.rounded.resize(slot.memory.size());
-    slot.values =
-        Gradients{make_view(slot.memory.data(), wire_, 1, elements_), host_view(slot.rounded.data(), 1, elements_)}
-            .start(sums_);
-    slot.counted = sums_.start_all_reduce(host_view(&slot.wanting, 1, 1));
-  };
-  const Stopwatch watch;
-  const auto wait = [this](Slot& slot) {
-    slot.values.wait();
-    slot.counted.wait();
-    ++messages_;
-    return slot.wanting == sums_.size();
-  };
-  start(slots[0]);
-  for (size_t next = 1;; next ^= 1) {
-    start(slots[next]);
-    if (wait(slots[next ^ 1])) {
-      wait(slots[next]);
-      break;
+double add_up_beside(dist::Communicator& sums, int64_t elements, DType wire, const std::function<bool()>& work) {
+  std::atomic<bool> finish = false;
+  std::future<double> rate =
+      std::async(std::launch::async, [&] { return messages_per_second(sums, elements, wire, finish); });
+  try {
+    while (rate.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      finish = work() || finish;
     }
+  } catch (...) {
+    finish = true;  // the future waits for its thread
+    throw;
   }
-  seconds_ = watch.seconds();
-}
-
-double ConstantSums::messages_per_second() const {
-  require(error_.empty(), "{}", error_);
-  return static_cast<double>(messages_) / seconds_;
+  return rate.get();
 }
 
 }  // namespace tandem::preflight

@@ -2,8 +2,7 @@
 // ranks costs.
 #pragma once
 
-#include <atomic>
-#include <thread>
+#include <functional>
 #include <vector>
 
 #include "backend/backend.h"
@@ -32,29 +31,8 @@ constexpr double wire_bytes(DType wire) { return wire == DType::f64 ? 6 : static
 NetworkModel measure_sums(dist::Communicator& sums, dist::Communicator& control, backend::Backend& backend,
                           const std::vector<int64_t>& elements, DType wire, double seconds);
 
-// Adds up over all ranks without pause, on a thread of its own, until every rank has called finish(). Host memory only.
-class ConstantSums {
- public:
-  ConstantSums(dist::Communicator& sums, int64_t elements, DType wire);
-  ~ConstantSums();  // calls finish(), and waits for the other ranks
-  ConstantSums(const ConstantSums&) = delete;
-  ConstantSums& operator=(const ConstantSums&) = delete;
-
-  void finish() { finish_ = true; }
-  bool ended() const { return ended_; }  // all ranks have called finish()
-  double messages_per_second() const;    // once ended
-
- private:
-  void run();
-
-  dist::Communicator& sums_;
-  const int64_t elements_;
-  const DType wire_;
-  std::atomic<bool> finish_ = false, ended_ = false;
-  std::string error_;
-  double seconds_ = 0;
-  int64_t messages_ = 0;
-  std::thread thread_;  // last, so that all it uses is there when it starts
-};
+// Adds up over all ranks without pause, on a thread of its own, while this one does `work` again and again, until
+// `work` has returned true on every rank. Gives messages a second. Host memory only.
+double add_up_beside(dist::Communicator& sums, int64_t elements, DType wire, const std::function<bool()>& work);
 
 }  // namespace tandem::preflight

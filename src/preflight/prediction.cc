@@ -15,7 +15,6 @@ namespace tandem::preflight {
 
 namespace {
 
-constexpr double kWorth = 0.1;      // share of a step from which on something is worth a word
 constexpr double kFull = 0.7;       // of a link, from which on sums are limited by it
 constexpr double kTcpShare = 0.94;  // of a port's speed that is payload
 constexpr double kSlower = 0.05;    // a device slower than the others by more is named
@@ -212,13 +211,13 @@ void name_bottleneck(Prediction& p, const Measurements& m) {
     p.bottleneck = "network";
     p.sentence = fmt::format("The network is the bottleneck: it takes {}{}.", costs,
                              std::isfinite(link) ? "; " + link_sentence(link) : "");
-  } else if (behind >= 2 * kWorth) {
+  } else if (behind >= 2 * observe::kWorth) {
     p.bottleneck = "slow_rank";
     p.sentence = fmt::format("Rank {} on {} is the bottleneck: it computes {} longer than the others, who wait for it.",
                              m.ranks[slow].rank, m.ranks[slow].host, percent_text(behind));
   } else {
     p.bottleneck = "compute";
-    p.sentence = share >= kWorth ? fmt::format("Computing is the bottleneck, but the network adds {}.", costs)
+    p.sentence = share >= observe::kWorth ? fmt::format("Computing is the bottleneck, but the network adds {}.", costs)
                  : m.ranks.size() == 1
                      ? "Computing is the bottleneck: there is one worker and no network."
                      : fmt::format("Computing is the bottleneck: the network adds no more than {}.", costs);

@@ -1,5 +1,3 @@
-#include "report/json.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -7,6 +5,7 @@
 
 #include "observe/metrics.h"
 #include "report/curves.h"
+#include "report/forms.h"
 
 namespace tandem::report {
 
@@ -51,15 +50,11 @@ Json verdicts_json(const std::vector<Answer>& answers) {
 
 Json validations_json(const observe::RankMetrics& m, size_t most) {
   Json all = Json::array();
-  const size_t stride = most == 0 ? 1 : (m.valid.size() + most - 1) / std::max<size_t>(1, most);
-  for (size_t i = 0; i < m.valid.size(); ++i) {
-    if ((m.valid.size() - 1 - i) % std::max<size_t>(1, stride) != 0) {
-      continue;
-    }
-    Json validation = {{"step", m.valid[i].step}, {"time", m.valid[i].time}};
+  for (const observe::ValidPoint& point : some_validations(m, most)) {
+    Json validation = {{"step", point.step}, {"time", point.time}};
     for (const observe::Field<observe::ValidPoint>& field : observe::kValidFields) {
       if (field.member != nullptr) {
-        validation[std::string(field.name)] = finite(field.of(m.valid[i]));
+        validation[std::string(field.name)] = finite(field.of(point));
       }
     }
     all.push_back(std::move(validation));
@@ -67,11 +62,15 @@ Json validations_json(const observe::RankMetrics& m, size_t most) {
   return all;
 }
 
+// The last `most` of them.
+template <class Point>
+std::span<const Point> newest(const std::vector<Point>& points, size_t most) {
+  return std::span(points).last(std::min(points.size(), most));
+}
+
 Json samples_json(const observe::RankMetrics& m, const JsonDetail& detail) {
   Json all = Json::array();
-  const size_t first = m.samples.size() - std::min(m.samples.size(), detail.samples);
-  for (size_t i = first; i < m.samples.size(); ++i) {
-    const observe::SamplePoint& s = m.samples[i];
+  for (const observe::SamplePoint& s : newest(m.samples, detail.samples)) {
     all.push_back({{"step", s.step},
                    {"index", s.index},
                    {"source", observe::kept_text(s.source, detail.text_bytes)},
@@ -83,9 +82,7 @@ Json samples_json(const observe::RankMetrics& m, const JsonDetail& detail) {
 
 Json events_json(const observe::RankMetrics& m, const JsonDetail& detail) {
   Json all = Json::array();
-  const size_t first = m.events.size() - std::min(m.events.size(), detail.events);
-  for (size_t i = first; i < m.events.size(); ++i) {
-    const observe::EventPoint& e = m.events[i];
+  for (const observe::EventPoint& e : newest(m.events, detail.events)) {
     all.push_back({{"step", e.step},
                    {"time", e.time},
                    {"event", observe::kept_text(e.event, detail.text_bytes)},

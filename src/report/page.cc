@@ -1,9 +1,6 @@
-#include "report/page.h"
-
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "report/json.h"
+#include "report/forms.h"
 #include "report/page_source.h"
 
 namespace tandem::report {

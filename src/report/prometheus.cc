@@ -1,10 +1,9 @@
-#include "report/prometheus.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "observe/metrics.h"
+#include "report/forms.h"
 #include "report/text.h"
 
 namespace tandem::report {

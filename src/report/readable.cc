@@ -1,33 +1,20 @@
-#include "report/readable.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
 #include <sstream>
 
-#include "observe/progress.h"
+#include "core/human.h"
+#include "report/forms.h"
 #include "report/text.h"
 
 namespace tandem::report {
 
 namespace {
 
-constexpr size_t kRows = 40;  // of a table for people
+constexpr size_t kRows = 40;  // of a table for people; one of a thousand validations helps nobody
 
 std::string cell(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : std::isnan(value) ? "-" : "infinite";
-}
-
-// The newest rows, evenly thinned but for the last; a table of a thousand validations helps nobody.
-std::vector<observe::ValidPoint> shown(const std::vector<observe::ValidPoint>& points) {
-  std::vector<observe::ValidPoint> rows;
-  const size_t stride = (points.size() + kRows - 1) / kRows;
-  for (size_t i = 0; i < points.size(); ++i) {
-    if ((points.size() - 1 - i) % stride == 0) {
-      rows.push_back(points[i]);
-    }
-  }
-  return rows;
 }
 
 // A page in Markdown or as plain text.
@@ -76,7 +63,7 @@ class Page {
 void add_validations(Page& page, const observe::RankMetrics& m) {
   page.heading("Validations");
   page.table({"step", "NLL (nats)", "training sample", "BLEU", "BLEU, 95 %", "chrF", "seconds"});
-  for (const observe::ValidPoint& p : shown(m.valid)) {
+  for (const observe::ValidPoint& p : some_validations(m, kRows)) {
     const bool known = std::isfinite(p.bleu_low) && std::isfinite(p.bleu_high);
     page.row({grouped(p.step), cell(p.nll, 4), cell(p.train_nll, 4), cell(p.bleu, 2),
               known ? fmt::format("{:.2f} to {:.2f}", p.bleu_low, p.bleu_high) : "-", cell(p.chrf, 2),
@@ -103,8 +90,8 @@ void add_split(Page& page, const observe::RankMetrics& m) {
 void add_training_set(Page& page, const observe::PreparedStats& s) {
   page.heading("Training set");
   page.table({"raw pairs", "pairs used", "copies of each", "source tokens", "target tokens"});
-  page.row({cell(s.raw_pairs, 0), cell(s.train_pairs / s.copies, 0), cell(s.copies, 0), cell(s.source_tokens, 0),
-            cell(s.target_tokens, 0)});
+  page.row({cell(s.raw_pairs, 0), cell(s.train_pairs / s.copies, 0), cell(s.copies, 0), cell(s.source.tokens, 0),
+            cell(s.target.tokens, 0)});
 }
 
 void add_settings(Page& page, const RunReport& report) {

@@ -8,9 +8,16 @@
 #include <vector>
 
 #include "observe/run_reader.h"
-#include "report/answers.h"
+#include "observe/verdicts/storage.h"
 
 namespace tandem::report {
+
+struct Answer {
+  std::string key;       // "how_long"
+  std::string question;  // "How long does it take?"
+  observe::Verdict verdict;
+  std::string text;  // one sentence
+};
 
 struct RunReport {
   observe::RunData run;
@@ -19,7 +26,8 @@ struct RunReport {
   double time = 0;  // Unix seconds of the making
 };
 
-// All answers that the run's data can answer, in the order of the report. `now` 0 = the time of reading says nothing.
+// Answers every question, in the order of the report. `now`: Unix seconds, or 0 if the time of reading says nothing (a
+// copy). `price_per_hour` 0 = not given.
 RunReport make_report(observe::RunData run, observe::RunPlan plan, const observe::CheckpointFacts& checkpoint,
                       double now, double price_per_hour);
 
@@ -30,6 +38,9 @@ void write_reports(std::span<const RunReport> reports, const std::filesystem::pa
 // Seconds of the whole run by what they went to.
 std::vector<std::pair<std::string, double>> time_split(const observe::RankMetrics& metrics);
 double steps_in(const observe::RankMetrics& metrics);
+
+// At most `most` (1 or more) validations, evenly chosen; the last is one of them.
+std::vector<observe::ValidPoint> some_validations(const observe::RankMetrics& metrics, size_t most);
 
 // Samples of the last validation.
 std::vector<observe::SamplePoint> last_samples(const observe::RankMetrics& metrics);

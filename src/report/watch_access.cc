@@ -1,11 +1,12 @@
 #include "report/watch_access.h"
 
 #include <arpa/inet.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+
+#include "core/file.h"
 
 namespace tandem::report {
 
@@ -31,11 +32,6 @@ bool is_number(const std::string& address) {
          inet_pton(AF_INET6, address.c_str(), bytes.data()) == 1;
 }
 
-std::string machine_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? lower(name.data()) : "";
-}
-
 }  // namespace
 
 bool is_this_machine(const std::string& address) {
@@ -54,7 +50,7 @@ bool host_allowed(const std::string& host, const std::string& address) {
   if (is_this_machine(name) || name == lower(address)) {
     return true;
   }
-  return !is_this_machine(address) && (is_number(name) || name == machine_name());
+  return !is_this_machine(address) && (is_number(name) || name == lower(host_name()));
 }
 
 bool token_matches(const std::string& given, const std::string& wanted) {

@@ -12,7 +12,7 @@
 
 #include "core/error.h"
 #include "report/connection_threads.h"
-#include "report/page.h"
+#include "report/forms.h"
 #include "report/watch_access.h"
 
 namespace tandem::report {

@@ -26,7 +26,7 @@ class WatchServer {
   int port() const;
   std::string url() const;  // of the page, with the token
 
-  // `data`: report.h's page_data(); `metrics`: to_prometheus().
+  // `data`: forms.h's page_data(); `metrics`: to_prometheus().
   void publish(std::string data, std::string metrics);
 
  private:

@@ -1,12 +1,11 @@
-#include "report/watch_text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <sstream>
 
-#include "observe/progress.h"
+#include "core/human.h"
+#include "report/forms.h"
 #include "report/text.h"
 
 namespace tandem::report {

@@ -22,17 +22,12 @@ constexpr double kSearchSeconds = 10;
 constexpr double kJudgeSeconds = 60;    // after which a run that says nothing new is judged anew
 constexpr double kLargestShare = 0.05;  // of the time, for reading
 
-bool is_run(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(path / "metrics", error);
-}
-
 void search(const fs::path& directory, int depth, size_t& entries, std::set<fs::path>& found) {
-  if (is_run(directory)) {
+  std::error_code error;
+  if (fs::is_directory(directory / "metrics", error)) {
     found.insert(directory);
     return;
   }
-  std::error_code error;
   fs::directory_iterator entry(directory, fs::directory_options::skip_permission_denied, error), end;
   for (; !error && entry != end && entries < kMostEntries; entry.increment(error)) {
     ++entries;
@@ -42,13 +37,6 @@ void search(const fs::path& directory, int depth, size_t& entries, std::set<fs::
       search(entry->path(), depth - 1, entries, found);
     }
   }
-}
-
-void add_file(const fs::path& path, std::string& signature) {
-  std::error_code error;
-  const uintmax_t size = fs::file_size(path, error);
-  const auto time = fs::last_write_time(path, error).time_since_epoch().count();
-  signature += fmt::format("{} {} {}\n", path.filename().string(), size, time);
 }
 
 std::string signature_of(const fs::path& run) {
@@ -66,7 +54,9 @@ std::string signature_of(const fs::path& run) {
   std::sort(files.begin(), files.end());
   std::string signature;
   for (const fs::path& file : files) {
-    add_file(file, signature);
+    const uintmax_t size = fs::file_size(file, error);
+    const auto time = fs::last_write_time(file, error).time_since_epoch().count();
+    signature += fmt::format("{} {} {}\n", file.filename().string(), size, time);
   }
   return signature;
 }

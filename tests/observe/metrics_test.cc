@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 
@@ -93,6 +94,24 @@ TEST(Metrics, lines_that_are_no_records) {
   ASSERT_TRUE(odd);
   EXPECT_EQ(odd->fields.size(), 1U);
   EXPECT_EQ(odd->number("v"), 2);
+}
+
+// A text with an escape is for the complete parser, which reads the rest of the line as the quick one does.
+TEST(Metrics, both_parsers_read_the_same) {
+  for (const char* fields :
+       {"\"kind\":\"train\",\"step\":7,\"time\":1.5,\"nll\":-2.5e-7,\"bad\":\"NaN\",\"t\":\"\"",
+        " \"time\" : 1e3 ,\t\"v\" : 0 , \"step\" : 4 , \"kind\" : \"probe\" ", "\"kind\":\"\",\"step\":1,\"time\":1",
+        "\"kind\":\"x\",\"step\":1.5,\"time\":1", "\"kind\":\"x\",\"step\":1,\"time\":\"NaN\"",
+        "\"kind\":\"x\",\"step\":1e300,\"time\":1"}) {
+    const auto quick = parse_record(fmt::format("{{{}}}", fields));
+    auto complete = parse_record(fmt::format("{{{},\"escaped\":\"\\n\"}}\r", fields));
+    ASSERT_EQ(quick.has_value(), complete.has_value()) << fields;
+    if (quick) {
+      EXPECT_EQ(complete->fields.back().first, "escaped");
+      complete->fields.pop_back();
+      EXPECT_EQ(to_json(*quick), to_json(*complete));
+    }
+  }
 }
 
 TEST(Metrics, a_record_is_in_the_file_at_once) {

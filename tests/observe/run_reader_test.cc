@@ -187,7 +187,7 @@ TEST(RunReader, RunDirectoryWithSeveralRanks) {
   EXPECT_EQ(stats->copies, 1);  // of a file that does not say
   EXPECT_EQ(stats->raw_pairs, 10);
   EXPECT_TRUE(std::isnan(stats->train_pairs));
-  EXPECT_EQ(stats->source_tokens, 7);
+  EXPECT_EQ(stats->source.tokens, 7);
   EXPECT_FALSE(read_stats(directory / "metrics"));
 }
 

@@ -66,7 +66,7 @@ TEST(TensorBoard, file_begins_with_its_version_and_holds_what_was_written) {
   const testing::TemporaryDirectory directory;
   EventWriter writer(directory.path(), 5);
   const size_t before = read_all(writer.path()).size();
-  writer.scalars(2.0, 7, {{"loss", 1.5}});
+  writer.write(scalar_event(2.0, 7, {{"loss", 1.5}}));
   const std::string bytes = read_all(writer.path());
   EXPECT_EQ(bytes.substr(21, 15),
             "\x1a\x0d"

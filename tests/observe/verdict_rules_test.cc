@@ -6,7 +6,11 @@
 #include <limits>
 
 #include "figure_of.h"
-#include "observe/verdicts/facts.h"
+#include "observe/verdicts/duration.h"
+#include "observe/verdicts/exchange.h"
+#include "observe/verdicts/gpu_work.h"
+#include "observe/verdicts/learning.h"
+#include "observe/verdicts/storage.h"
 
 namespace tandem::observe {
 

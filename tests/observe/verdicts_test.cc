@@ -9,7 +9,11 @@
 
 #include "figure_of.h"
 #include "made_run.h"
-#include "observe/verdicts/facts.h"
+#include "observe/verdicts/duration.h"
+#include "observe/verdicts/exchange.h"
+#include "observe/verdicts/gpu_work.h"
+#include "observe/verdicts/learning.h"
+#include "observe/verdicts/storage.h"
 
 namespace tandem::observe {
 

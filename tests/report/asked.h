@@ -5,7 +5,7 @@
 #include <string>
 
 #include "observe/figure_of.h"
-#include "report/answers.h"
+#include "report/run_report.h"
 
 namespace tandem::testing {
 
@@ -18,7 +18,7 @@ struct Asked {
 
 inline Asked ask(const std::string& key, const observe::RunData& run, const observe::RunPlan& plan = {},
                  const observe::CheckpointFacts& checkpoint = {}, double now = 0, double price = 0) {
-  const std::vector<report::Answer> answers = report::answers_to(observe::facts_of(run, plan, checkpoint, now, price));
+  const std::vector<report::Answer> answers = report::make_report(run, plan, checkpoint, now, price).answers;
   const report::Answer& answer =
       *std::find_if(answers.begin(), answers.end(), [&](const report::Answer& a) { return a.key == key; });
   return {answer.verdict.label, answer.text, answer.verdict.confidence, answer.verdict};

@@ -8,6 +8,7 @@
 #include "asked.h"
 #include "core/human.h"
 #include "observe/made_cluster.h"
+#include "observe/verdicts/exchange.h"
 
 namespace tandem::report {
 

@@ -6,17 +6,15 @@
 #include <cmath>
 
 #include "observe/made_run.h"
-#include "report/thinned.h"
 
 namespace tandem::report {
 
 namespace {
 
-constexpr Curve<observe::TrainPoint> kNll = {"nll", [](const observe::TrainPoint& p) { return p.nll; },
-                                             [](const observe::TrainPoint& p) { return p.steps; }};
-
-std::vector<observe::TrainPoint> points(const std::vector<std::pair<double, double>>& nll_and_steps) {
-  std::vector<observe::TrainPoint> all;
+// The curve of training NLL with at most so many points.
+Column nll_of(const std::vector<std::pair<double, double>>& nll_and_steps, size_t most) {
+  observe::RankMetrics metrics;
+  std::vector<observe::TrainPoint>& all = metrics.train;
   for (const auto& [nll, steps] : nll_and_steps) {
     observe::TrainPoint point;
     point.step = static_cast<int64_t>(all.size()) + 1;
@@ -24,11 +22,11 @@ std::vector<observe::TrainPoint> points(const std::vector<std::pair<double, doub
     point.steps = steps;
     all.push_back(point);
   }
-  return all;
+  return curves_of({.name = "", .ranks = {metrics}, .config = "", .stats = {}}, {}, most).tables[0].columns[0];
 }
 
 TEST(Thinned, KeepsMeanLeastAndGreatest) {
-  const Column column = thinned(kNll, points({{1, 1}, {4, 2}, {5, 1}, {7, 1}, {9, 1}}), 3);
+  const Column column = nll_of({{1, 1}, {4, 2}, {5, 1}, {7, 1}, {9, 1}}, 3);
   ASSERT_EQ(column.mean.size(), 3U);
   EXPECT_DOUBLE_EQ(column.mean[0], 3);
   EXPECT_EQ(column.low[0], 1);
@@ -39,7 +37,7 @@ TEST(Thinned, KeepsMeanLeastAndGreatest) {
 
 TEST(Thinned, LeavesOutWhatIsNotFinite) {
   const double infinite = std::numeric_limits<double>::infinity();
-  const Column column = thinned(kNll, points({{observe::kUnknown, 1}, {4, 2}, {infinite, 1}, {-infinite, 1}}), 2);
+  const Column column = nll_of({{observe::kUnknown, 1}, {4, 2}, {infinite, 1}, {-infinite, 1}}, 2);
   ASSERT_EQ(column.mean.size(), 2U);
   EXPECT_DOUBLE_EQ(column.mean[0], 4);
   EXPECT_TRUE(std::isnan(column.mean[1]));
@@ -47,7 +45,7 @@ TEST(Thinned, LeavesOutWhatIsNotFinite) {
 }
 
 TEST(Thinned, FewPointsStayAsTheyAre) {
-  const Column column = thinned(kNll, points({{1, 1}, {4, 2}}), 100);
+  const Column column = nll_of({{1, 1}, {4, 2}}, 100);
   EXPECT_EQ(column.mean, (std::vector<double>{1, 4}));
   EXPECT_TRUE(column.low.empty());
 }

@@ -6,10 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "report/json.h"
-#include "report/page.h"
-#include "report/prometheus.h"
-#include "report/readable.h"
+#include "report/forms.h"
 #include "temporary_directory.h"
 
 namespace tandem::report {

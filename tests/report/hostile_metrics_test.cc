@@ -13,7 +13,7 @@
 #include "observe/metrics_writer.h"
 #include "observe/run_reader.h"
 #include "observe/segments.h"
-#include "report/answers.h"
+#include "report/run_report.h"
 #include "temporary_directory.h"
 
 namespace tandem::report {
@@ -288,8 +288,7 @@ void check_one(uint64_t seed) {
     plan.schedule = "fixed", plan.rate_at = [](int64_t) { return 1e-3; };
   }
   const double now = random() % 2 == 0 ? 0 : 1.7e9 + static_cast<double>(random() % 100000);
-  for (const Answer& v :
-       answers_to(observe::facts_of(run, plan, hostile_facts(random), now, random() % 2 == 0 ? 0 : 3.5))) {
+  for (const Answer& v : make_report(run, plan, hostile_facts(random), now, random() % 2 == 0 ? 0 : 3.5).answers) {
     ASSERT_FALSE(v.text.empty() || v.verdict.label.empty()) << "seed " << seed << " " << v.key;
     ASSERT_FALSE(says_no_number(v.text)) << "seed " << seed << " " << v.key << ": " << v.text.substr(0, 1000);
     ASSERT_LT(v.text.size(), 40'000U) << "seed " << seed << " " << v.key;
@@ -324,7 +323,7 @@ TEST(HostileMetrics, TimeThatIsNone) {
          << "\n";
   }
   file.close();
-  for (const Answer& v : answers_to(observe::facts_of(observe::read_run(directory.path()), {}, {}, 1.8e9, 0))) {
+  for (const Answer& v : make_report(observe::read_run(directory.path()), {}, {}, 1.8e9, 0).answers) {
     EXPECT_FALSE(says_no_number(v.text)) << v.text;
   }
 }
@@ -337,7 +336,7 @@ TEST(HostileMetrics, NoStart) {
   m.train.front().step = 0;
   m.train.front().compute_seconds *= 1000;
   EXPECT_EQ(m.since_start().size(), m.train.size());
-  for (const Answer& v : answers_to(observe::facts_of(run, {}, {}, 0, 0))) {
+  for (const Answer& v : make_report(run, {}, {}, 0, 0).answers) {
     EXPECT_FALSE(v.text.empty()) << v.key;
   }
 }
@@ -374,8 +373,7 @@ TEST(HostileMetrics, RandomDamageOfAnyCharacter) {
     std::ofstream(directory / "0.jsonl", std::ios::binary | std::ios::trunc) << text;
     observe::RunData run;
     run.ranks.push_back(observe::read_rank(directory / "0.jsonl"));
-    for (const Answer& v :
-         answers_to(observe::facts_of(run, {.max_steps = 5000, .schedule = "", .rate_at = {}}, {}, 100, 1))) {
+    for (const Answer& v : make_report(run, {.max_steps = 5000, .schedule = "", .rate_at = {}}, {}, 100, 1).answers) {
       EXPECT_FALSE(v.text.empty()) << v.key;
     }
   }
@@ -386,7 +384,7 @@ TEST(HostileMetrics, NoFileNoLineNoRecord) {
   fs::create_directories(directory / "metrics");
   for (const char* content : {"", "\n\n\n", "{}\n", "{\"kind\":\"train\",\"step\":0,\"time\":0}"}) {
     std::ofstream(directory / "metrics/0.jsonl", std::ios::trunc) << content;
-    for (const Answer& v : answers_to(observe::facts_of(observe::read_run(directory.path()), {}, {}, 0, 0))) {
+    for (const Answer& v : make_report(observe::read_run(directory.path()), {}, {}, 0, 0).answers) {
       EXPECT_FALSE(v.text.empty()) << v.key;
       EXPECT_FALSE(says_no_number(v.text)) << v.key << ": " << v.text.substr(0, 1000);
     }

@@ -1,9 +1,8 @@
-#include "report/json.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "report/forms.h"
 #include "report/made_report.h"
 
 namespace tandem::report {

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "core/file.h"
+#include "report/forms.h"
 #include "report/made_report.h"
-#include "report/page.h"
 
 namespace tandem::report {
 

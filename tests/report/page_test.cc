@@ -1,10 +1,9 @@
-#include "report/page.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "report/forms.h"
 #include "report/made_report.h"
 #include "report/page_source.h"
 

@@ -1,5 +1,3 @@
-#include "report/prometheus.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "report/forms.h"
 #include "report/made_report.h"
 
 namespace tandem::report {

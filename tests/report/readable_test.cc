@@ -1,8 +1,7 @@
-#include "report/readable.h"
-
 #include <gtest/gtest.h>
 
 #include "observe/metrics.h"
+#include "report/forms.h"
 #include "report/made_report.h"
 #include "report/text.h"
 

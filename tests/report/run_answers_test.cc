@@ -3,6 +3,7 @@
 
 #include "asked.h"
 #include "observe/made_run.h"
+#include "observe/verdicts/learning.h"
 
 namespace tandem::report {
 
@@ -92,7 +93,7 @@ TEST(RunAnswers, NaNIsNeverAnAnswer) {
     EXPECT_EQ(observe::finiteness_of(m).diverged_since, m.train[from].step) << seed;
     EXPECT_EQ(ask("trained_enough", run).label, "diverged") << seed;
     EXPECT_EQ(ask("overfitting", run).label, "diverged") << seed;
-    for (const Answer& v : answers_to(observe::facts_of(run, {}, {}, 0, 0))) {
+    for (const Answer& v : make_report(run, {}, {}, 0, 0).answers) {
       EXPECT_EQ(v.text.find("nan"), std::string::npos) << seed << " " << v.text;
     }
   }
@@ -122,7 +123,7 @@ TEST(RunAnswers, AStartMoreChangesNoAnswerAboutTheModel) {
 TEST(RunAnswers, OneStepAndNothing) {
   observe::RunData run;
   run.ranks.emplace_back();
-  for (const Answer& v : answers_to(observe::facts_of(run, {}, {}, 0, 1))) {
+  for (const Answer& v : make_report(run, {}, {}, 0, 1).answers) {
     EXPECT_FALSE(v.text.empty());
     EXPECT_EQ(v.verdict.confidence, observe::Confidence::low) << v.key;
   }

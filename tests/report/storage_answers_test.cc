@@ -140,9 +140,8 @@ TEST(StorageAnswers, TimeUntilTheDiskIsFull) {
 observe::PreparedStats made_stats(double raw, double dropped, double unknown) {
   const auto side = [&](double bytes) {
     observe::PreparedSide s;
-    s.raw_lines = raw, s.raw_bytes = bytes, s.cleaned_lines = raw - dropped, s.cleaned_bytes = 0.97 * bytes;
-    s.cleaned_words = bytes / 6, s.encoded_lines = raw - dropped, s.encoded_bytes = bytes / 2, s.tokens = bytes / 4;
-    s.vocabulary = 32768, s.unknown_percent = unknown, s.unknown_tokens = unknown / 100 * s.tokens;
+    s.raw_lines = raw, s.raw_bytes = bytes, s.cleaned_bytes = 0.97 * bytes, s.cleaned_words = bytes / 6;
+    s.encoded_bytes = bytes / 2, s.tokens = bytes / 4, s.vocabulary = 32768, s.unknown_percent = unknown;
     return s;
   };
   observe::PreparedStats stats;

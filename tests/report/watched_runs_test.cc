@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "observe/metrics.h"
-#include "report/watch_text.h"
+#include "report/forms.h"
 #include "temporary_directory.h"
 
 namespace tandem::report {

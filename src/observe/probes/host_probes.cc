@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <ctime>
+#include <mutex>
 
 namespace tandem::observe {
 
@@ -18,6 +20,25 @@ double thread_cpu_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+void sample_until(const std::stop_token& stop, const ProbeOptions& options, const std::function<void(Record)>& write) {
+  pthread_setname_np(pthread_self(), "tandem-probes");
+  ProbeSet probes(options);
+  Stopwatch watch;
+  std::mutex mutex;
+  std::condition_variable_any pause;  // ended by the stop alone
+  double cost = thread_cpu_seconds(), wait = options.period;
+  for (bool end = false; !end;) {
+    std::unique_lock lock(mutex);
+    end = pause.wait_for(lock, stop, std::chrono::duration<double>(wait), [&] { return stop.stop_requested(); });
+    if (watch.lap() < kShortestLast && end) {
+      return;
+    }
+    write(probes.sample());
+    const double spent = thread_cpu_seconds();
+    wait = std::max(options.period, (spent - std::exchange(cost, spent)) / kMostCost);  // the waking up included
+  }
 }
 
 }  // namespace
@@ -54,41 +75,13 @@ Record ProbeSet::measured(double seconds) {
   return record;
 }
 
-HostProbes::HostProbes(const ProbeOptions& options, std::function<void(Record)> write) : write_(std::move(write)) {
+HostProbes::HostProbes(const ProbeOptions& options, std::function<void(Record)> write) {
   // Signals are for the main thread.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this, options] { work(options); });
+  thread_ = std::jthread([=](const std::stop_token& stop) { sample_until(stop, options, write); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
-HostProbes::~HostProbes() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  stop_.notify_all();
-  thread_.join();
-}
-
-void HostProbes::work(const ProbeOptions& options) {
-  pthread_setname_np(pthread_self(), "tandem-probes");
-  ProbeSet probes(options);
-  Stopwatch watch;
-  double cost = thread_cpu_seconds(), wait = options.period;
-  for (bool end = false; !end;) {
-    {
-      std::unique_lock lock(mutex_);
-      end = stop_.wait_for(lock, std::chrono::duration<double>(wait), [this] { return stopping_; });
-    }
-    if (watch.lap() < kShortestLast && end) {
-      return;
-    }
-    write_(probes.sample());
-    const double spent = thread_cpu_seconds();
-    wait = std::max(options.period, (spent - std::exchange(cost, spent)) / kMostCost);  // the waking up included
-  }
 }
 
 }  // namespace tandem::observe

@@ -4,11 +4,9 @@
 // often.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -86,18 +84,9 @@ class HostProbes {
   // `write` gets a record of kind "probe" after each period and once at the end, from the probes' thread; it must not
   // throw. The record's step is 0: RunLog::write sets it. The last call is over before the destructor returns.
   HostProbes(const ProbeOptions& options, std::function<void(Record)> write);
-  ~HostProbes();
-  HostProbes(const HostProbes&) = delete;
-  HostProbes& operator=(const HostProbes&) = delete;
 
  private:
-  void work(const ProbeOptions& options);
-
-  std::function<void(Record)> write_;
-  std::mutex mutex_;
-  std::condition_variable stop_;
-  bool stopping_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 }  // namespace tandem::observe

@@ -1,18 +1,18 @@
 // What /proc and /sys say of the host and of this process.
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string_view>
 
 #include "observe/probes/host_probes.h"
@@ -23,8 +23,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kSpaces = " \t\r\n\v\f";
-
 using Number = std::optional<double>;
 
 // Adds the field if there is a value.
@@ -32,41 +30,6 @@ void add_known(Record& record, const std::string& name, Number value) {
   if (value) {
     record.add(name, *value);
   }
-}
-
-// The file's first 256 KiB; empty if it cannot be read.
-std::string read_pseudo_file(const fs::path& path) {
-  constexpr size_t kMostBytes = 1 << 18;
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe in its place does not block
-  if (file < 0) {
-    return "";
-  }
-  std::string text(1 << 12, '\0');
-  size_t held = 0;
-  ssize_t got = 0;
-  while (held < kMostBytes &&
-         ((got = read(file, text.data() + held, text.size() - held)) > 0 || (got < 0 && errno == EINTR))) {
-    held += static_cast<size_t>(std::max<ssize_t>(got, 0));
-    text.resize(held == text.size() ? 2 * held : text.size());
-  }
-  close(file);
-  text.resize(held);
-  return text;
-}
-
-// Takes the next line (without its end) or the next word off the front of `text`; empty at its end.
-std::string_view next_line(std::string_view& text) {
-  const size_t end = text.find('\n');
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  return line;
-}
-
-std::string_view next_word(std::string_view& text) {
-  text.remove_prefix(std::min(text.find_first_not_of(kSpaces), text.size()));
-  const std::string_view word = text.substr(0, text.find_first_of(kSpaces));
-  text.remove_prefix(word.size());
-  return word;
 }
 
 // Nothing unless the whole word is a finite number of at least 0.
@@ -77,14 +40,33 @@ Number to_number(std::string_view word) {
   return good ? Number(value) : std::nullopt;
 }
 
-// The next words of a line.
+// The next word; empty at the end.
+std::string next_word(std::istream& in) {
+  std::string word;
+  in >> word;
+  return word;
+}
+
+// The next words.
 template <size_t count>
-std::array<Number, count> next_numbers(std::string_view& line) {
+std::array<Number, count> next_numbers(std::istream& in) {
   std::array<Number, count> numbers;
   for (Number& number : numbers) {
-    number = to_number(next_word(line));
+    number = to_number(next_word(in));
   }
   return numbers;
+}
+
+// What stands behind `name` in the first line that begins with it.
+Number number_after(const std::string& name, const fs::path& path) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(name)) {
+      std::istringstream rest(line.substr(name.size()));
+      return to_number(next_word(rest));
+    }
+  }
+  return std::nullopt;
 }
 
 // ---- CPU
@@ -93,12 +75,12 @@ std::array<Number, count> next_numbers(std::string_view& line) {
 struct CpuTicks {
   Counter total, idle;
 
-  Number busy(std::string_view line) {
+  Number busy(std::istream& line) {
     constexpr int kColumns = 8;  // user nice system idle iowait irq softirq steal; guest time is within user
     constexpr int kIdle = 3, kWaiting = 4;
     double all = 0, unused = 0;
     for (int column = 0; column < kColumns; ++column) {
-      const std::string_view word = next_word(line);
+      const std::string word = next_word(line);
       const Number ticks = word.empty() ? 0 : to_number(word);  // old kernels have fewer columns
       if (!ticks) {
         return std::nullopt;
@@ -117,13 +99,13 @@ struct CpuTicks {
 Number bytes_written(const fs::path& stats, double wanted_major, double wanted_minor) {
   constexpr double kSector = 512;        // bytes, whatever the disk's own are
   constexpr size_t kSectorsWritten = 7;  // place in /proc/diskstats, counted behind the name
-  const std::string content = read_pseudo_file(stats);
-  for (std::string_view text = content; !text.empty();) {
-    std::string_view line = next_line(text);
-    const auto [found_major, found_minor] = next_numbers<2>(line);
+  std::ifstream in(stats);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    const auto [found_major, found_minor] = next_numbers<2>(words);
     if (found_major == wanted_major && found_minor == wanted_minor) {
-      next_word(line);  // its name
-      const Number sectors = next_numbers<kSectorsWritten>(line).back();
+      next_word(words);  // its name
+      const Number sectors = next_numbers<kSectorsWritten>(words).back();
       return sectors ? Number(*sectors * kSector) : std::nullopt;
     }
   }
@@ -170,20 +152,18 @@ class NetworkProbe {
 
   std::map<std::string, Values> devices() const {
     std::map<std::string, Values> found;
-    const std::string content = read_pseudo_file(root_ / "proc/net/dev");
-    for (std::string_view text = content; !text.empty();) {
-      std::string_view line = next_line(text);
+    std::ifstream in(root_ / "proc/net/dev");
+    for (std::string line; std::getline(in, line);) {
       const size_t colon = line.find(':');
-      if (colon == std::string_view::npos) {
+      if (colon == std::string::npos) {
         continue;  // the two lines of headings
       }
-      std::string_view head = line.substr(0, colon);
-      const std::string_view name = next_word(head);
-      line.remove_prefix(colon + 1);
-      if (name.empty() || name.size() > kMostName || name.find('/') != std::string_view::npos || name == "..") {
+      std::istringstream head(line.substr(0, colon)), columns(line.substr(colon + 1));
+      const std::string name = next_word(head);
+      if (name.empty() || name.size() > kMostName || name.find('/') != std::string::npos || name == "..") {
         continue;  // the name becomes part of a path
       }
-      found.emplace(name, next_numbers<kPlaces>(line));
+      found.emplace(name, next_numbers<kPlaces>(columns));
     }
     return found;
   }
@@ -191,27 +171,19 @@ class NetworkProbe {
   // IPv4 as far as there is a route, IPv6.
   std::set<std::string> with_address() const {
     std::set<std::string> names;
-    const std::string routes = read_pseudo_file(root_ / "proc/net/route");
-    std::string_view text = routes;
-    for (next_line(text); !text.empty();) {
-      std::string_view line = next_line(text);
-      names.emplace(next_word(line));
+    std::ifstream routes(root_ / "proc/net/route"), addresses(root_ / "proc/net/if_inet6");
+    for (std::string line; std::getline(routes, line);) {  // the first line has headings, not a name
+      names.insert(line.substr(0, line.find_first_of(" \t")));
     }
-    const std::string addresses = read_pseudo_file(root_ / "proc/net/if_inet6");
-    for (text = addresses; !text.empty();) {
-      std::string_view line = next_line(text), last;
-      for (std::string_view word = next_word(line); !word.empty(); word = next_word(line)) {
-        last = word;  // the name
-      }
-      names.emplace(last);
+    for (std::string line; std::getline(addresses, line);) {
+      names.insert(line.substr(line.find_last_of(" \t") + 1));
     }
     return names;
   }
 
   std::string attribute(const std::string& name, const char* what) const {
-    const std::string content = read_pseudo_file(root_ / "sys/class/net" / name / what);
-    std::string_view text = content;
-    return std::string(next_word(text));
+    std::ifstream in(root_ / "sys/class/net" / name / what);
+    return next_word(in);
   }
 
   // Loopback and tunnels do not know whether they are.
@@ -244,37 +216,27 @@ class NetworkProbe {
 
 Probe make_cpu_probe(const fs::path& root) {
   return [stat = root / "proc/stat", load = root / "proc/loadavg", ticks = CpuTicks()](Record& record, double) mutable {
-    const std::string content = read_pseudo_file(stat);
-    std::string_view text = content, line = next_line(text);
-    if (next_word(line) == "cpu") {
-      add_known(record, "cpu_busy", ticks.busy(line));
+    std::ifstream in(stat), loads(load);
+    std::string line;
+    std::getline(in, line);
+    std::istringstream words(line);
+    if (next_word(words) == "cpu") {
+      add_known(record, "cpu_busy", ticks.busy(words));
     }
     double cores = 0;
-    for (line = next_line(text); line.starts_with("cpu"); line = next_line(text)) {
+    while (std::getline(in, line) && line.starts_with("cpu")) {
       ++cores;
     }
     if (cores > 0) {
       record.add("cpu_cores", cores);
     }
-    const std::string loads = read_pseudo_file(load);
-    std::string_view words = loads;
-    add_known(record, "load", to_number(next_word(words)));
+    add_known(record, "load", to_number(next_word(loads)));
   };
 }
 
 Probe make_memory_probe(const fs::path& root) {
   return [path = root / "proc/meminfo"](Record& record, double) {
-    const std::string content = read_pseudo_file(path);
-    Number total, available;  // kB
-    for (std::string_view text = content; !text.empty() && !(total && available);) {
-      std::string_view line = next_line(text);
-      const std::string_view name = next_word(line);
-      if (name == "MemTotal:") {
-        total = to_number(next_word(line));
-      } else if (name == "MemAvailable:") {
-        available = to_number(next_word(line));
-      }
-    }
+    const Number total = number_after("MemTotal:", path), available = number_after("MemAvailable:", path);  // kB
     if (total && available && *available <= *total) {
       record.add("memory_used_bytes", 1024 * (*total - *available));
       record.add("memory_available_bytes", 1024 * *available);
@@ -288,9 +250,10 @@ Probe make_process_probe(const fs::path& root) {
              Record& record, double) mutable {
     // Places in /proc/self/stat, counted behind the name in brackets.
     constexpr size_t kUserTicks = 11, kSystemTicks = 12, kThreads = 17, kPages = 21;
-    const std::string content = read_pseudo_file(stat);
+    std::ifstream in(stat);
+    const std::string content(std::istreambuf_iterator<char>(in), {});
     if (const size_t name_end = content.rfind(')'); name_end != std::string::npos) {  // the name may hold anything
-      std::string_view words = std::string_view(content).substr(name_end + 1);
+      std::istringstream words(content.substr(name_end + 1));
       const std::array<Number, kPages + 1> numbers = next_numbers<kPages + 1>(words);
       if (const Number user = numbers[kUserTicks], system = numbers[kSystemTicks]; user && system) {
         add_known(record, "process_cpu_seconds",
@@ -301,14 +264,8 @@ Probe make_process_probe(const fs::path& root) {
       }
       add_known(record, "process_threads", numbers[kThreads]);
     }
-    const std::string counts = read_pseudo_file(io);
-    for (std::string_view text = counts; !text.empty();) {
-      std::string_view line = next_line(text);
-      if (next_word(line) == "write_bytes:") {
-        if (const Number bytes = to_number(next_word(line))) {
-          add_known(record, "process_written_bytes", written.since(*bytes));
-        }
-      }
+    if (const Number bytes = number_after("write_bytes:", io)) {
+      add_known(record, "process_written_bytes", written.since(*bytes));
     }
   };
 }
@@ -332,15 +289,6 @@ Probe make_disk_probe(const fs::path& root, const fs::path& directory) {
 
 Probe make_network_probe(const fs::path& root, const std::string& interface) { return NetworkProbe(root, interface); }
 
-int64_t peak_memory() {
-  const std::string content = read_pseudo_file("/proc/self/status");
-  for (std::string_view text = content; !text.empty();) {
-    std::string_view line = next_line(text);
-    if (next_word(line) == "VmHWM:") {
-      return 1024 * static_cast<int64_t>(to_number(next_word(line)).value_or(0));
-    }
-  }
-  return 0;
-}
+int64_t peak_memory() { return 1024 * static_cast<int64_t>(number_after("VmHWM:", "/proc/self/status").value_or(0)); }
 
 }  // namespace tandem::observe

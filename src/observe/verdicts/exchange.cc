@@ -12,19 +12,6 @@ namespace {
 constexpr double kHeaderBytes = 66;
 constexpr double kLevel = 1e-9;  // relative spread below which a series has none
 
-TrainPoint mean_window(const RankClock& clock) {
-  const double compute = clock.mean(&TrainPoint::compute_seconds), data = clock.mean(&TrainPoint::data_seconds),
-               communication = clock.mean(&TrainPoint::communication_seconds), steps = clock.sum.steps;
-  TrainPoint point;
-  point.steps = steps;
-  point.compute_seconds = compute * steps;
-  point.communication_seconds = communication * steps;
-  point.transfer_seconds = clock.mean(&TrainPoint::transfer_seconds) * steps;
-  point.data_seconds = data * steps;
-  point.other_seconds = (clock.step() - compute - communication - data) * steps;
-  return point;
-}
-
 // Adds the same steps of all ranks.
 struct WaitSums {
   Waits sums{};  // in seconds, not of a step
@@ -115,12 +102,8 @@ double error_of(const RankClock& clock) {
 
 // Its own time of a step in the newest third of its windows.
 double own_lately(const RankClock& clock) {
-  double seconds = 0, steps = 0;
-  for (size_t i = clock.windows.size() - (clock.windows.size() + 2) / 3; i < clock.windows.size(); ++i) {
-    seconds += clock.windows[i].compute_seconds + clock.windows[i].data_seconds;
-    steps += clock.windows[i].steps;
-  }
-  return seconds / steps;
+  const TrainPoint newest = total(std::span(clock.windows).last((clock.windows.size() + 2) / 3));
+  return (newest.compute_seconds + newest.data_seconds) / newest.steps;
 }
 
 template <class Value>
@@ -157,9 +140,9 @@ SlowestRank slowest_of(const std::vector<RankClock>& clocks) {
 // least one rank.
 Waits waits_of(const std::vector<RankClock>& clocks) {
   std::map<int64_t, std::vector<TrainPoint>> windows;
-  std::vector<TrainPoint> by_means;
+  std::vector<TrainPoint> sums;
   for (const RankClock& clock : clocks) {
-    by_means.push_back(mean_window(clock));
+    sums.push_back(clock.sum);
     for (const TrainPoint& point : clock.windows) {
       windows[point.step].push_back(point);
     }
@@ -171,7 +154,7 @@ Waits waits_of(const std::vector<RankClock>& clocks) {
       matched.add(ranks);
     }
   }
-  means.add(by_means);
+  means.add(sums);
   return matched.steps >= means.steps / 2 ? matched.mean() : means.mean();
 }
 

@@ -23,8 +23,7 @@ struct RankClock {
   double mean(double TrainPoint::*member) const { return sum.*member / sum.steps; }  // of a step
   double step() const { return sum.step_seconds() / sum.steps; }
   double own() const { return mean(&TrainPoint::compute_seconds) + mean(&TrainPoint::data_seconds); }  // by itself
-  double pauses() const { return sum.pause_seconds(); }
-  double wall() const { return step() * sum.steps + pauses(); }                           // seconds of all windows
+  double wall() const { return step() * sum.steps + sum.pause_seconds(); }                // seconds of all windows
   double rate() const { return step() > 0 ? sum.flops / sum.steps / step() : kUnknown; }  // FLOP/s within steps
 };
 

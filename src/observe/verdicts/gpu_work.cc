@@ -1,7 +1,7 @@
 #include "observe/verdicts/gpu_work.h"
 
-#include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace tandem::observe {
 
@@ -13,63 +13,58 @@ constexpr double kLowPower = 0.35, kHighPower = 0.5;
 constexpr double kBusy = 90;      // percent of "utilisation"
 constexpr double kWaiting = 0.3;  // of a step
 
-class Mean {
- public:
-  void add(double value) {
-    if (std::isfinite(value)) {
-      sum_ += value;
-      ++count_;
+// The mean over `all` of what is finite; NaN if nothing is.
+template <class Item, class Value>
+double mean_of(const std::vector<Item>& all, const Value& value_of) {
+  std::vector<double> known;
+  for (const Item& item : all) {
+    if (const double value = std::invoke(value_of, item); std::isfinite(value)) {
+      known.push_back(value);
     }
   }
-  double value() const { return count_ > 0 ? sum_ / count_ : kUnknown; }
-
- private:
-  double sum_ = 0;
-  int count_ = 0;
-};
+  return known.empty() ? kUnknown : mean(known);
+}
 
 void add_clocks(GpuWork& w, const std::vector<RankClock>& clocks) {
-  Mean achieved, peak, idle, between, network, dead_row_share;
+  const auto of_step = [&](double TrainPoint::*member) {
+    return mean_of(clocks, [&](const RankClock& clock) { return clock.mean(member) / clock.step(); });
+  };
+  w.waits_for_network = of_step(&TrainPoint::communication_seconds);
+  w.between = of_step(&TrainPoint::idle_seconds);
+  w.idle = mean_of(clocks, [](const RankClock& clock) {
+    return (clock.mean(&TrainPoint::communication_seconds) + clock.mean(&TrainPoint::data_seconds)) / clock.step();
+  });
+  w.dead_row_share = mean_of(clocks, [](const RankClock& clock) { return clock.sum.dead_row_share(); });
+  const auto measured = [](const RankClock& clock) { return clock.sum.flops > 0 && clock.setup.peak_flops > 0; };
+  w.achieved = mean_of(clocks, [&](const RankClock& clock) { return measured(clock) ? clock.rate() : kUnknown; });
+  w.peak = mean_of(clocks, [&](const RankClock& clock) { return measured(clock) ? clock.setup.peak_flops : kUnknown; });
   for (const RankClock& clock : clocks) {
-    const double communication = clock.mean(&TrainPoint::communication_seconds);
-    idle.add((communication + clock.mean(&TrainPoint::data_seconds)) / clock.step());
-    between.add(clock.mean(&TrainPoint::idle_seconds) / clock.step());
-    network.add(communication / clock.step());
-    dead_row_share.add(clock.sum.dead_row_share());
-    if (clock.sum.flops > 0 && clock.setup.peak_flops > 0) {
-      achieved.add(clock.rate());
-      peak.add(clock.setup.peak_flops);
-      const double share = clock.rate() / clock.setup.peak_flops;
-      if (!(share >= w.lowest)) {
-        w.lowest = share;
-        w.lowest_rank = clock.rank;
-      }
+    const double share = clock.rate() / clock.setup.peak_flops;
+    if (measured(clock) && !(share >= w.lowest)) {
+      w.lowest = share;
+      w.lowest_rank = clock.rank;
     }
   }
-  w.achieved = achieved.value(), w.peak = peak.value(), w.idle = idle.value(), w.waits_for_network = network.value();
-  w.between = between.value(), w.dead_row_share = dead_row_share.value();
 }
 
 void add_probes(GpuWork& w, const RunData& run) {
-  Mean power, limit, utilisation, clock, throttled, capped;
+  std::vector<ProbePoint> probes;
   for (const RankMetrics& metrics : run.ranks) {
-    const ProbePoint probe = probed_in_steps(metrics);
-    power.add(probe.gpu_power_watts);
-    limit.add(probe.gpu_power_limit_watts);
-    utilisation.add(probe.gpu_utilisation_percent);
-    clock.add(probe.gpu_sm_clock_mhz);
-    throttled.add(probe.seconds > 0 ? probe.gpu_throttled_seconds / probe.seconds : kUnknown);
-    capped.add(probe.seconds > 0 ? probe.gpu_capped_seconds / probe.seconds : kUnknown);
+    probes.push_back(probed_in_steps(metrics));
     for (const ProbePoint& point : metrics.probes) {
       if (point.gpu_throttled_seconds > 0 && w.reasons.size() < 8) {
         w.reasons.insert(point.gpu_throttle);
       }
     }
-    w.gpu = w.gpu || !metrics.gpu_name.empty() || std::isfinite(probe.gpu_power_watts) ||
+    w.gpu = w.gpu || !metrics.gpu_name.empty() || std::isfinite(probes.back().gpu_power_watts) ||
             setup_of(metrics).backend.find("cuda") != std::string::npos;
   }
-  w.power = power.value(), w.power_limit = limit.value(), w.utilisation = utilisation.value();
-  w.clock = clock.value(), w.throttled = throttled.value(), w.capped = capped.value();
+  w.power = mean_of(probes, &ProbePoint::gpu_power_watts);
+  w.power_limit = mean_of(probes, &ProbePoint::gpu_power_limit_watts);
+  w.utilisation = mean_of(probes, &ProbePoint::gpu_utilisation_percent);
+  w.clock = mean_of(probes, &ProbePoint::gpu_sm_clock_mhz);
+  w.throttled = mean_of(probes, [](const ProbePoint& probe) { return probe.gpu_throttled_seconds / probe.seconds; });
+  w.capped = mean_of(probes, [](const ProbePoint& probe) { return probe.gpu_capped_seconds / probe.seconds; });
 }
 
 const char* label_of(const GpuWork& w) {

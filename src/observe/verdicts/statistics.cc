@@ -187,9 +187,9 @@ LineFit fit_line(std::span<const double> x, std::span<const double> y) {
   const std::vector<double> rest = residuals(x, y, fit.slope);
   const int freedom = static_cast<int>(x.size()) - 2;
   fit.noise = std::max(std::sqrt(sum_of_squares(rest) / std::max(freedom, 1)), rounding_noise(y));
-  fit.slope_error = fit.noise / std::sqrt(std::max(sum_of_squares(centred(x)), 1e-300));
-  fit.lower = fit.slope - student_t_995(freedom) * fit.slope_error;
-  fit.upper = fit.slope + student_t_995(freedom) * fit.slope_error;
+  const double standard_error = fit.noise / std::sqrt(std::max(sum_of_squares(centred(x)), 1e-300));
+  fit.lower = fit.slope - student_t_995(freedom) * standard_error;
+  fit.upper = fit.slope + student_t_995(freedom) * standard_error;
   return fit;
 }
 

@@ -25,7 +25,6 @@ double weighted_quantile(std::vector<std::pair<double, double>> values_and_weigh
 struct LineFit {
   size_t points = 0;
   double slope = 0;
-  double slope_error = 0;  // standard error
   double noise = 0;        // standard deviation of one y around the line
   double lower = 0;        // slope's interval, 0.5 % beyond each side: NLL and BLEU, up and down, make 2 % in all
   double upper = 0;
