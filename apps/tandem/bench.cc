@@ -23,29 +23,23 @@ namespace {
 struct Options {
   std::string what = "step";
   std::string model = "base";
-  std::string device = "auto";
-  std::string precision = "auto";
-  std::string data, lengths, write_lengths, algorithms, peer;
+  train::TrainConfig config;
+  train::StepBenchOptions bench;
+  std::string lengths, write_lengths, algorithms, peer;
   std::string python = "python3";
   std::string variants = "packed";
-  int64_t tokens = 25000;
-  int64_t micro_batch = 0;
-  int64_t steps = 50;
   int64_t vocabulary = 32768;
   double dropout = 0.1;
-  int threads = 0;
-  bool tune = false;
-  bool no_profile = false;
 };
 
 constexpr int64_t kLongest = 1 << 20;  // tokens of a sentence
 
 void require_sound(const Options& options) {
-  require(options.data.empty() != options.lengths.empty(),
+  require(options.config.data.empty() != options.lengths.empty(),
           "give either --data DIR (made by tandem prepare) or --lengths FILE (\"source target\" a line)");
-  require(options.steps >= 1, "--steps is {}: give 1 or more", options.steps);
-  require(options.tokens >= 1, "--tokens is {}: give 1 or more", options.tokens);
-  require(options.micro_batch >= 0, "--micro-batch is {}: give 0 or more", options.micro_batch);
+  require(options.bench.steps >= 1, "--steps is {}: give 1 or more", options.bench.steps);
+  require(options.config.batch.tokens >= 1, "--tokens is {}: give 1 or more", options.config.batch.tokens);
+  require(options.config.micro_batch >= 0, "--micro-batch is {}: give 0 or more", options.config.micro_batch);
   require(options.vocabulary >= 8 && options.vocabulary <= 1 << 24, "--vocabulary is {}: give 8 to {}",
           options.vocabulary, 1 << 24);
   require(options.dropout >= 0 && options.dropout < 1, "--dropout is {}: give 0 or more, below 1", options.dropout);
@@ -133,11 +127,11 @@ void print(const train::StepBench& bench) {
 }
 
 void run_peer(const Options& options, const model::ModelConfig& model, const train::StepBench& bench) {
-  const std::string command =
-      fmt::format("{} {} --lengths {} --tokens {} --d {} --f {} --h {} --L {} --V {} --variants {}",
-                  launch::shell_quoted(options.python), launch::shell_quoted(options.peer),
-                  launch::shell_quoted(options.write_lengths), options.tokens, model.width, model.feed_forward,
-                  model.heads, model.encoder_layers, model.target_vocabulary, launch::shell_quoted(options.variants));
+  const std::string command = fmt::format(
+      "{} {} --lengths {} --tokens {} --d {} --f {} --h {} --L {} --V {} --variants {}",
+      launch::shell_quoted(options.python), launch::shell_quoted(options.peer),
+      launch::shell_quoted(options.write_lengths), options.config.batch.tokens, model.width, model.feed_forward,
+      model.heads, model.encoder_layers, model.target_vocabulary, launch::shell_quoted(options.variants));
   std::printf("peer: %s\n(dropout is the peer's own there, %g here)\n", command.c_str(), options.dropout);
   std::fflush(stdout);
   FILE* pipe = popen(command.c_str(), "r");
@@ -155,37 +149,28 @@ void run_peer(const Options& options, const model::ModelConfig& model, const tra
   std::printf("peer / tandem, time for a target token: %.3f\n", ours / best);
 }
 
-void measure(const Options& options) {
+void measure(Options& options) {
   require_sound(options);
-  train::TrainConfig config;
+  train::TrainConfig& config = options.config;
   config.model = model::preset(options.model);
   config.model.dropout = config.model.attention_dropout = config.model.activation_dropout =
       static_cast<float>(options.dropout);
-  config.device = options.device;
-  config.threads = options.threads;
-  config.precision = precision_of(options.precision);
-  config.batch.tokens = options.tokens;
   config.batch.max_length = config.model.max_length;
-  config.micro_batch = options.micro_batch;
-  train::StepBenchOptions bench_options;
-  bench_options.steps = options.steps;
-  bench_options.tune = options.tune;
-  bench_options.profile = !options.no_profile;
-  if (!options.tune && !options.algorithms.empty()) {
-    bench_options.algorithms = read_file(options.algorithms, 1 << 20);
+  if (!options.bench.tune && !options.algorithms.empty()) {
+    options.bench.algorithms = read_file(options.algorithms, 1 << 20);
   }
   train::StepBench bench;
-  if (options.data.empty()) {
+  if (config.data.empty()) {
     const RandomCorpus random(options.lengths, options.vocabulary);
     config.model.source_vocabulary = config.model.target_vocabulary = options.vocabulary;
-    bench = train::measure_step(data::Corpus::open(random.path(), false), config, bench_options);
+    bench = train::measure_step(data::Corpus::open(random.path(), false), config, options.bench);
   } else {
-    const data::Prepared data = data::Prepared::open(options.data);
+    const data::Prepared data = data::Prepared::open(config.data);
     train::complete_config(config, data);
-    bench = train::measure_step(data.train, config, bench_options);
+    bench = train::measure_step(data.train, config, options.bench);
   }
   print(bench);
-  if (options.tune && !options.algorithms.empty()) {
+  if (options.bench.tune && !options.algorithms.empty()) {
     write_file(options.algorithms, bench.algorithms);
   }
   if (!options.write_lengths.empty()) {
@@ -203,19 +188,19 @@ void add_bench(Program& program) {
   Command command = program.add("bench", "Measures the training step against the hardware's limits and a peer.");
   command.option("what", options->what, "what to measure").choices({"step"});
   command.option("--model", options->model, "preset: tiny, small, base or big");
-  command.option("--data", options->data, "a directory made by `tandem prepare`, for its sentences");
+  command.option("--data", options->config.data, "a directory made by `tandem prepare`, for its sentences");
   command.option("--lengths", options->lengths, "instead of --data: a file of \"source target\" token counts");
-  command.option("--tokens", options->tokens, "of a step, for each side");
-  command.option("--micro-batch", options->micro_batch, "tokens a side of one micro-batch; 0 = as many as fit");
+  command.option("--tokens", options->config.batch.tokens, "of a step, for each side");
+  command.option("--micro-batch", options->config.micro_batch, "tokens a side of one micro-batch; 0 = as many as fit");
   command.option("--vocabulary", options->vocabulary, "pieces, with --lengths");
-  command.option("--steps", options->steps, "steps to time");
+  command.option("--steps", options->bench.steps, "steps to time");
   command.option("--dropout", options->dropout, "everywhere");
-  command.option("--device", options->device, "auto, cpu, cuda or cuda:N");
-  command.option("--precision", options->precision, "of the matrix products").choices({"auto", "f32", "bf16"});
-  command.option("--threads", options->threads, "of a CPU; 0 = all cores that this process may use");
-  command.flag("--tune", options->tune, "first time the algorithms of every matrix product and keep the fastest");
+  command.option("--device", options->config.device, "auto, cpu, cuda or cuda:N");
+  command.choice("--precision", options->config.precision, kPrecisions, "of the matrix products");
+  command.option("--threads", options->config.threads, "of a CPU; 0 = all cores that this process may use");
+  command.flag("--tune", options->bench.tune, "first time the algorithms of every matrix product and keep the fastest");
   command.option("--algorithms", options->algorithms, "table of algorithms: written with --tune, else used");
-  command.flag("--no-profile", options->no_profile, "leave out the table of single ops");
+  command.no_flag("--no-profile", options->bench.profile, "leave out the table of single ops");
   command.option("--write-lengths", options->write_lengths, "write the timed pairs' lengths to this file");
   command.option("--peer", options->peer, "a program that takes --lengths FILE and prints ms/step, run afterwards");
   command.option("--python", options->python, "to run the peer with");

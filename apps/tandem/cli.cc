@@ -3,9 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
+#include <filesystem>
 
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace tandem::cli {
 
@@ -27,32 +28,12 @@ Command& Command::flag(const std::string& names, bool& value, const std::string&
 
 namespace {
 
-template <class T>
-CLI::Option* add_option(CLI::App* app, const std::string& names, T& value, const std::string& help) {
-  return app->add_option(names, value, help)->capture_default_str();
-}
-
-// The Levenshtein distance of two words.
-size_t distance(const std::string& from, const std::string& to) {
-  std::vector<size_t> row(to.size() + 1);  // from the letters of `from` so far to each prefix of `to`
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (const char letter : from) {
-    size_t diagonal = row[0]++;
-    for (size_t i = 1; i < row.size(); ++i) {
-      const size_t replaced = diagonal + (letter == to[i - 1] ? 0 : 1);
-      diagonal = row[i];
-      row[i] = std::min({row[i] + 1, row[i - 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
 // The command that differs from the word in at most two letters, and less than by half of it; or nothing.
 std::string nearest(const std::string& word, const std::vector<std::string>& commands) {
   std::string found;
   size_t least = std::min<size_t>(2, (word.size() - 1) / 2) + 1;
   for (const std::string& command : commands) {
-    if (const size_t letters = distance(word, command); letters < least) {
+    if (const size_t letters = edit_distance(word, command); letters < least) {
       least = letters;
       found = command;
     }
@@ -62,29 +43,35 @@ std::string nearest(const std::string& word, const std::vector<std::string>& com
 
 }  // namespace
 
-Command& Command::option(const std::string& names, std::string& value, const std::string& help) {
-  impl_->last = add_option(impl_->app, names, value, help);
+Command& Command::no_flag(const std::string& names, bool& value, const std::string& help) {
+  impl_->last = impl_->app->add_flag_callback(
+      names, [&value] { value = false; }, help);
   return *this;
 }
-Command& Command::option(const std::string& names, int64_t& value, const std::string& help) {
-  impl_->last = add_option(impl_->app, names, value, help);
+
+template <class T>
+Command& Command::option(const std::string& names, T& value, const std::string& help) {
+  impl_->last = impl_->app->add_option(names, value, help);
+  if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+    impl_->last->capture_default_str();
+  }
   return *this;
 }
-Command& Command::option(const std::string& names, uint64_t& value, const std::string& help) {
-  impl_->last = add_option(impl_->app, names, value, help);
-  return *this;
-}
-Command& Command::option(const std::string& names, int& value, const std::string& help) {
-  impl_->last = add_option(impl_->app, names, value, help);
-  return *this;
-}
-Command& Command::option(const std::string& names, double& value, const std::string& help) {
-  impl_->last = add_option(impl_->app, names, value, help);
-  return *this;
-}
-Command& Command::option(const std::string& names, std::vector<std::string>& values, const std::string& help) {
-  impl_->last = impl_->app->add_option(names, values, help);
-  return *this;
+template Command& Command::option(const std::string&, std::string&, const std::string&);
+template Command& Command::option(const std::string&, std::filesystem::path&, const std::string&);
+template Command& Command::option(const std::string&, std::vector<std::string>&, const std::string&);
+template Command& Command::option(const std::string&, int&, const std::string&);
+template Command& Command::option(const std::string&, int64_t&, const std::string&);
+template Command& Command::option(const std::string&, uint64_t&, const std::string&);
+template Command& Command::option(const std::string&, double&, const std::string&);
+
+Command& Command::choice(const std::string& names, const std::vector<std::string>& words, size_t usual,
+                         const std::function<void(size_t)>& set, const std::string& help) {
+  const auto take = [words, set](const std::string& word) {
+    set(static_cast<size_t>(std::ranges::find(words, word) - words.begin()));
+  };
+  impl_->last = impl_->app->add_option_function<std::string>(names, take, help)->default_str(words[usual]);
+  return choices(words);
 }
 
 Command& Command::required() {

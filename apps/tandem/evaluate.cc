@@ -27,7 +27,7 @@ struct Evaluation {
   double nll = 0, accuracy = 0;  // per target token
   int64_t tokens = 0;
   text::BleuScore bleu;
-  text::ChrfScore chrf;
+  text::MetricScore chrf;
   std::string bleu_signature = text::signature(text::BleuOptions{}, 1);
   std::string chrf_signature = text::signature(text::ChrfOptions{}, 1);
 };
@@ -95,8 +95,8 @@ void run_evaluate(const EvaluateArguments& arguments) {
   result.sentences = source.size();
   add_loss(result, translator, source, target);
   const std::vector<std::string> translations = decode::best_of(translator.translate(source, options));
-  result.bleu = text::corpus_bleu(translations, {target});
-  result.chrf = text::corpus_chrf(translations, {target});
+  result.bleu = text::corpus_score(translations, {target}, text::BleuOptions{});
+  result.chrf = text::corpus_score(translations, {target}, text::ChrfOptions{});
   if (output) {
     for (const std::string& translation : translations) {
       output->write(translation + "\n");

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/file.h"
 
 namespace tandem::data {
 
@@ -105,25 +106,19 @@ class ZstdFrames {
 class RawFile {
  public:
   explicit RawFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
-    file_ = path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    require(file_ >= 0, "cannot read {}: {}", name_, std::strerror(errno));
+    file_ = path == "-" ? Descriptor(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)) : open_to_read(path);
+    require(file_.open(), "cannot read {}: {}", name_, std::strerror(errno));
     struct stat about {};
-    ::fstat(file_, &about);
-    if (S_ISDIR(about.st_mode)) {
-      close();
-      fail("{} is a directory, not a text file", name_);
-    }
+    ::fstat(file_.get(), &about);
+    require(!S_ISDIR(about.st_mode), "{} is a directory, not a text file", name_);
     size_ = S_ISREG(about.st_mode) ? static_cast<uint64_t>(about.st_size) : 0;
     head_.resize(6);
     size_t filled = 0;
-    while (const size_t count = filled < head_.size() ? read_some(head_.data() + filled, head_.size() - filled) : 0) {
+    while (const size_t count = read_some(file_, head_.data() + filled, head_.size() - filled, name_)) {
       filled += count;
     }
     head_.resize(filled);
   }
-  ~RawFile() { close(); }
-  RawFile(const RawFile&) = delete;
-  RawFile& operator=(const RawFile&) = delete;
 
   // Returns the number of bytes read, or -1 at the end, as Boost.Iostreams requires.
   std::streamsize read(char* buffer, std::streamsize bytes) {
@@ -132,7 +127,7 @@ class RawFile {
       std::copy_n(head_.data() + head_used_, count, buffer);
       head_used_ += count;
     } else {
-      count = read_some(buffer, static_cast<size_t>(bytes));
+      count = read_some(file_, buffer, static_cast<size_t>(bytes), name_);
     }
     position_ += count;
     if (starts_with(kZstd)) {
@@ -155,24 +150,8 @@ class RawFile {
   static constexpr std::string_view kZstd = "\x28\xB5\x2F\xFD";
 
  private:
-  size_t read_some(char* buffer, size_t bytes) {
-    while (true) {
-      const ssize_t count = ::read(file_, buffer, bytes);
-      if (count >= 0) {
-        return static_cast<size_t>(count);
-      }
-      require(errno == EINTR, "cannot read {}: {}", name_, std::strerror(errno));
-    }
-  }
-
-  void close() {
-    if (file_ > STDIN_FILENO) {
-      ::close(file_);
-    }
-  }
-
   std::string name_, head_;
-  int file_ = -1;
+  Descriptor file_;
   size_t head_used_ = 0;
   uint64_t size_ = 0, position_ = 0;
   ZstdFrames frames_;

@@ -75,35 +75,6 @@ std::string first_line(const std::string& text) { return dist::printable(text.su
 
 constexpr size_t kMostOutput = 64U << 20;
 
-// Feeds a file's bytes into a pipe.
-class Feeder {
- public:
-  explicit Feeder(const std::string& path) : file_(path.empty() ? "/dev/null" : path, std::ios::binary) {
-    require(file_.good(), "{} cannot be read", path);
-  }
-
-  // Returns false once everything is written, or the reader is gone.
-  bool feed(const Pipe& pipe) {
-    if (offset_ == piece_.size()) {
-      piece_.resize(1U << 18);
-      file_.read(piece_.data(), static_cast<std::streamsize>(piece_.size()));
-      piece_.resize(static_cast<size_t>(file_.gcount()));
-      offset_ = 0;
-      if (piece_.empty()) {
-        return false;
-      }
-    }
-    const ssize_t count = write(pipe.get(), piece_.data() + offset_, piece_.size() - offset_);
-    offset_ += count > 0 ? static_cast<size_t>(count) : 0;
-    return count > 0 || errno == EAGAIN || errno == EINTR;
-  }
-
- private:
-  std::ifstream file_;
-  std::string piece_;
-  size_t offset_ = 0;
-};
-
 // The result of a shell command on a host that was reached through the agent command.
 struct RemoteResult {
   int code = 0;
@@ -120,15 +91,23 @@ RemoteResult run_on_host(const Host& host, const std::string& agent_command, con
   options.takes_input = true;
   options.dies_with_us = true;
   Child child = start_child(options);
-  Feeder feeder(input);
+  std::ifstream file(input.empty() ? "/dev/null" : input, std::ios::binary);
+  require(file.good(), "{} cannot be read", input);
   RemoteResult result;
+  std::string piece;  // of the file: what is not written yet
   while (child.out.open() || child.err.open()) {
     std::vector<pollfd> events{
         {child.in.get(), POLLOUT, 0}, {child.out.get(), POLLIN, 0}, {child.err.get(), POLLIN, 0}};
     poll(events.data(), events.size(), 1000);  // closed ones are -1, which poll() ignores
-    if (events[0].revents != 0 && !feeder.feed(child.in)) {
+    if (events[0].revents != 0 && piece.empty()) {
+      piece.resize(1U << 18);
+      file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+      piece.resize(static_cast<size_t>(file.gcount()));
+    }
+    if (events[0].revents != 0 && piece.empty()) {
       child.in = Pipe();
     }
+    write_some(child.in, piece);
     if (events[1].revents != 0) {
       read_some(child.out, result.out);
     }

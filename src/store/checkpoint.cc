@@ -8,8 +8,6 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/manifest.h"
-#include "store/checkpoint_state.h"
-#include "store/checkpoint_store.h"
 #include "store/safetensors.h"
 
 namespace tandem::store {
@@ -147,13 +145,6 @@ void read_flat(const SafetensorsReader& reader, const fs::path& path, const Para
   for (const Parameter& parameter : layout.all()) {
     reader.read(*reader.find(prefix + parameter.name), data + parameter.offset);
   }
-}
-
-// Where the file of a role is; fails when the directory has none.
-fs::path file_of(const fs::path& directory, const Manifest& manifest, const char* wanted) {
-  const ManifestFile* file = manifest.find(wanted);
-  require(file != nullptr, "{} has no {}", directory.string(), wanted);
-  return directory / file->name;
 }
 
 void read_slots(const fs::path& path, const ParameterLayout& layout, const std::vector<SlotTensor>& slots) {

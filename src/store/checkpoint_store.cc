@@ -1,10 +1,8 @@
-#include "store/checkpoint_store.h"
-
+// Names and links of a run's checkpoints.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 #include <tuple>
@@ -13,6 +11,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/manifest.h"
+#include "core/parse.h"
 #include "store/checkpoint.h"
 
 namespace tandem::store {
@@ -26,13 +25,7 @@ constexpr std::string_view kPrefix = "step-";
 // The step of a checkpoint directory's name, or -1 for another name.
 int64_t step_of(const fs::path& directory) {
   const std::string name = directory.filename().string();
-  int64_t step = -1;
-  if (name.starts_with(kPrefix)) {
-    const char* end = name.data() + name.size();
-    const auto result = std::from_chars(name.data() + kPrefix.size(), end, step);
-    step = result.ec == std::errc() && result.ptr == end ? step : -1;
-  }
-  return step;
+  return name.starts_with(kPrefix) ? parse_number<int64_t>(name.substr(kPrefix.size())).value_or(-1) : -1;
 }
 
 // What a link of the run points at; empty when there is no such link or nothing behind it.
@@ -82,18 +75,6 @@ std::string damage_of(const fs::path& directory) {
 }
 
 }  // namespace
-
-const char* name_of(Metric metric) {
-  switch (metric) {
-    case Metric::nll:
-      return "nll";
-    case Metric::bleu:
-      return "bleu";
-    case Metric::chrf:
-      return "chrf";
-  }
-  return "unknown";
-}
 
 fs::path checkpoint_directory(const fs::path& run, int64_t step) {
   return run / "checkpoints" / fmt::format("{}{:08}", kPrefix, step);

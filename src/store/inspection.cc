@@ -9,8 +9,7 @@
 #include "core/file.h"
 #include "core/human.h"
 #include "data/corpus.h"
-#include "store/stored_config.h"
-#include "text/subwords.h"
+#include "store/model_loader.h"
 
 namespace tandem::store {
 

@@ -46,6 +46,7 @@ class Subwords {
  private:
   struct State;
   explicit Subwords(std::unique_ptr<State> state);
+  void require_known(int32_t id) const;
   std::unique_ptr<State> state_;
 };
 
