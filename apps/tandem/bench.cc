@@ -13,7 +13,7 @@
 #include "data/corpus.h"
 #include "data/lines.h"
 #include "decoding.h"
-#include "launch/hosts.h"
+#include "launch/launch.h"
 #include "train/step_bench.h"
 
 namespace tandem::cli {

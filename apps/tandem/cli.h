@@ -1,19 +1,22 @@
 // The command line with as much as the subcommands need. CLI11 stays inside cli.cc.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace tandem::cli {
 
 // One subcommand: its options write to variables that must live as long as the command.
 class Command {
  public:
-  struct Impl;
-  explicit Command(Impl* impl) : impl_(impl) {}
+  explicit Command(CLI::App* app) : app_(app) {}
 
   // names: "-o,--out"; a name without dashes is a positional argument.
   Command& flag(const std::string& names, bool& value, const std::string& help);
@@ -39,7 +42,8 @@ class Command {
   Command& choice(const std::string& names, const std::vector<std::string>& words, size_t usual,
                   const std::function<void(size_t)>& set, const std::string& help);
 
-  Impl* impl_;
+  CLI::App* app_;
+  CLI::Option* last_ = nullptr;
 };
 
 class Program {
@@ -53,8 +57,7 @@ class Program {
   int run(int argc, char** argv);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<CLI::App> app_;
 };
 
 // Writes to standard output at once; fails if it cannot be written.

@@ -1,11 +1,8 @@
 #include "decoding.h"
 
-#include "core/error.h"
 #include "core/log.h"
-#include "data/lines.h"
 #include "decode/batches.h"
 #include "decode/line_translator.h"
-#include "text/cleaning.h"
 
 namespace tandem::cli {
 
@@ -42,18 +39,6 @@ Translator open_translator(const DecodingOptions& options) {
     severity == Severity::warning ? log::write_warning(line) : log::write_info(line);
   };
   return Translator(options.model, loading);
-}
-
-std::vector<std::string> read_lines(const std::string& file) {
-  data::LineReader reader(file);
-  std::vector<std::string> lines;
-  for (std::string line; reader.next(line);) {
-    require(!reader.cut(), "line {} of {} is longer than {} bytes", reader.lines(), reader.name(),
-            data::LineReader::kLongestLine);
-    require(text::valid_utf8(line), "line {} of {} is not valid UTF-8", reader.lines(), reader.name());
-    lines.push_back(std::move(line));
-  }
-  return lines;
 }
 
 }  // namespace tandem::cli

@@ -26,7 +26,4 @@ Translator open_translator(const DecodingOptions& options);
 // What the option --precision can be, in the order of the enumeration.
 inline const std::vector<std::string> kPrecisions = {"auto", "f32", "bf16"};
 
-// The lines of a text file, without their ends.
-std::vector<std::string> read_lines(const std::string& file);
-
 }  // namespace tandem::cli

@@ -126,13 +126,6 @@ void prepare_data(const fs::path& out, int threads) {
   data::prepare(config);
 }
 
-void train_here(const fs::path& config, const std::vector<std::string>& settings) {
-  const train::TrainOutcome outcome = train::train_model(train::load_config(config, settings), false);
-  if (outcome.signal != 0) {
-    throw Interrupted(outcome.signal, fmt::format("{}; `tandem demo` restarts it", outcome.reason));
-  }
-}
-
 void train(const fs::path& out, int threads, int workers) {
   const fs::path config = out / "demo.toml";
   write_file(config, kConfig);
@@ -141,11 +134,13 @@ void train(const fs::path& out, int threads, int workers) {
   if (backend::gpu_count() > 0 && workers > backend::gpu_count()) {
     settings.emplace_back("dist.share_device=true");
   }
-  if (workers == 1) {
-    train_here(config, settings);
-  } else {
+  if (workers > 1) {
     settings.insert(settings.begin(), {"train", config.string()});
-    launch::launch_here(workers, settings);
+    return launch::launch_here(workers, settings);
+  }
+  const train::TrainOutcome outcome = train::train_model(train::load_config(config, settings), false);
+  if (outcome.signal != 0) {
+    throw Interrupted(outcome.signal, fmt::format("{}; `tandem demo` restarts it", outcome.reason));
   }
 }
 

@@ -6,11 +6,13 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "data/lines.h"
 #include "decode/line_translator.h"
 #include "decode/translate_stream.h"
 #include "decoding.h"
 #include "text/bleu.h"
 #include "text/chrf.h"
+#include "text/cleaning.h"
 
 namespace tandem::cli {
 
@@ -21,6 +23,19 @@ struct EvaluateArguments {
   std::string source, target, output;
   bool json = false;
 };
+
+// The lines of a text file, without their ends.
+std::vector<std::string> read_lines(const std::string& file) {
+  data::LineReader reader(file);
+  std::vector<std::string> lines;
+  for (std::string line; reader.next(line);) {
+    require(!reader.cut(), "line {} of {} is longer than {} bytes", reader.lines(), reader.name(),
+            data::LineReader::kLongestLine);
+    require(text::valid_utf8(line), "line {} of {} is not valid UTF-8", reader.lines(), reader.name());
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
 
 struct Evaluation {
   size_t sentences = 0, too_long = 0;

@@ -2,8 +2,6 @@
 
 #include <filesystem>
 
-#include "launch/push.h"
-
 namespace tandem::cli {
 
 void add_hosts_options(Command& command, HostsOptions& options) {
@@ -29,11 +27,10 @@ launch::LaunchOptions launch_options(const HostsOptions& given) {
 }
 
 void push_to_hosts(const launch::LaunchOptions& options, const std::string& config, const std::string& data) {
-  std::vector<std::string> paths;
-  for (const std::string& path : {config, data}) {
-    paths.push_back(std::filesystem::absolute(path).lexically_normal().string());
-  }
-  launch::push(options.hosts, options.agent, options.binary, paths, options.directory);
+  const auto whole = [](const std::string& path) {
+    return std::filesystem::absolute(path).lexically_normal().string();
+  };
+  launch::push(options, {whole(config), whole(data)});
 }
 
 }  // namespace tandem::cli

@@ -30,12 +30,6 @@ struct Report {
   std::vector<std::string> damage;
 };
 
-fs::path link_target(const fs::path& link) {
-  std::error_code error;
-  const fs::path target = fs::canonical(link, error);
-  return error ? fs::path() : target.filename();
-}
-
 Report inspect(const InspectArguments& arguments) {
   const fs::path path = arguments.path;
   std::error_code error;
@@ -50,8 +44,8 @@ Report inspect(const InspectArguments& arguments) {
             "{} is neither a run nor a checkpoint, model or prepared directory (it has no manifest.json)",
             path.string());
     report.run = path;
-    report.latest = link_target(path / "latest");
-    report.best = link_target(path / "best");
+    report.latest = store::link_target(path, "latest").filename();
+    report.best = store::link_target(path, "best").filename();
   }
   for (const fs::path& directory : directories) {
     try {

@@ -196,7 +196,7 @@ void add_score(Program& program) {
   command.flag("--sentence-level", a->sentence_level, "print one score per line (BLEU with effective order)");
   command.flag("--confidence", a->confidence,
                fmt::format("also print the 95 % interval over {} resamplings of the lines", text::kResamplings));
-  command.option("--tokenize", a->bleu.tokenizer, "BLEU tokenizer").choices(text::metric::bleu_tokenizers());
+  command.option("--tokenize", a->bleu.tokenizer, "BLEU tokenizer").choices(text::metric::kBleuTokenizers);
   command.flag("--lowercase,--lc", a->bleu.lowercase, "lower-case the text for BLEU");
   command.option("--smooth-method", a->bleu.smoothing, "BLEU smoothing").choices({"exp", "floor", "add-k", "none"});
   command.option("--smooth-value", a->bleu.smooth_value,

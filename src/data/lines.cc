@@ -105,6 +105,9 @@ class ZstdFrames {
 // The raw bytes of a file, with a look ahead at its first bytes.
 class RawFile {
  public:
+  using char_type = char;
+  using category = io::source_tag;
+
   explicit RawFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
     file_ = path == "-" ? Descriptor(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)) : open_to_read(path);
     require(file_.open(), "cannot read {}: {}", name_, std::strerror(errno));
@@ -157,14 +160,6 @@ class RawFile {
   ZstdFrames frames_;
 };
 
-// Boost.Iostreams copies this in place of the file.
-struct RawSource {
-  using char_type = char;
-  using category = io::source_tag;
-  std::streamsize read(char* buffer, std::streamsize bytes) { return file->read(buffer, bytes); }
-  RawFile* file;
-};
-
 }  // namespace
 
 struct LineReader::State {
@@ -176,11 +171,39 @@ struct LineReader::State {
     } else if (file.starts_with(RawFile::kZstd)) {
       text.push(io::zstd_decompressor());
     }
-    text.push(RawSource{&file});
+    text.push(boost::ref(file));
   }
 
-  bool fill();
-  void append(std::string& line, std::string_view part);
+  // Reads the next block of text; false at the end.
+  bool fill() {
+    std::streamsize count = 0;
+    try {
+      count = text.sgetn(block.data(), static_cast<std::streamsize>(block.size()));
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception&) {
+      fail("{} is damaged or truncated: it cannot be decompressed after line {}", file.name(), lines);
+    }
+    if (count <= 0) {
+      require(!file.ends_inside_frame(), "{} is truncated: its compressed data ends after line {}", file.name(), lines);
+      return false;
+    }
+    rest = {block.data(), static_cast<size_t>(count)};
+    if (bytes == 0 && !keep_mark && rest.starts_with("\xEF\xBB\xBF")) {
+      rest.remove_prefix(3);
+    }
+    bytes += static_cast<uint64_t>(count);
+    return true;
+  }
+
+  void append(std::string& line, std::string_view part) {
+    require(part.find('\0') == std::string_view::npos,
+            "{} is not a UTF-8 text file: line {} has a zero byte; convert it to UTF-8 text first", file.name(),
+            lines + 1);
+    const size_t room = kLongestLine - line.size();
+    cut |= part.size() > room;
+    line.append(part.substr(0, room));
+  }
 
   RawFile file;
   io::filtering_istreambuf text;
@@ -191,37 +214,6 @@ struct LineReader::State {
   uint64_t bytes = 0;
   bool cut = false;
 };
-
-// Reads the next block of text; false at the end.
-bool LineReader::State::fill() {
-  std::streamsize count = 0;
-  try {
-    count = text.sgetn(block.data(), static_cast<std::streamsize>(block.size()));
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception&) {
-    fail("{} is damaged or truncated: it cannot be decompressed after line {}", file.name(), lines);
-  }
-  if (count <= 0) {
-    require(!file.ends_inside_frame(), "{} is truncated: its compressed data ends after line {}", file.name(), lines);
-    return false;
-  }
-  rest = {block.data(), static_cast<size_t>(count)};
-  if (bytes == 0 && !keep_mark && rest.starts_with("\xEF\xBB\xBF")) {
-    rest.remove_prefix(3);
-  }
-  bytes += static_cast<uint64_t>(count);
-  return true;
-}
-
-void LineReader::State::append(std::string& line, std::string_view part) {
-  require(part.find('\0') == std::string_view::npos,
-          "{} is not a UTF-8 text file: line {} has a zero byte; convert it to UTF-8 text first", file.name(),
-          lines + 1);
-  const size_t room = kLongestLine - line.size();
-  cut |= part.size() > room;
-  line.append(part.substr(0, room));
-}
 
 LineReader::LineReader(const std::string& path, bool keep_mark) : state_(std::make_unique<State>(path, keep_mark)) {}
 LineReader::~LineReader() = default;

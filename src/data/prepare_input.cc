@@ -132,8 +132,6 @@ TextSet read_text_set(const std::string& source, const std::string& target) {
   return set;
 }
 
-PairStore::PairStore(const std::filesystem::path& path) : writer_(path) {}
-
 PairStore::~PairStore() {
   if (file_.open()) {
     ::unlink(writer_.path().c_str());

@@ -56,7 +56,7 @@ TextSet read_text_set(const std::string& source, const std::string& target);
 // Pairs of lines in a file, written one after the other and then read in any order.
 class PairStore {
  public:
-  explicit PairStore(const std::filesystem::path& path);
+  explicit PairStore(const std::filesystem::path& path) : writer_(path) {}
   ~PairStore();
 
   uint64_t add(const std::string& source, const std::string& target);  // returns the pair's position

@@ -281,9 +281,8 @@ class SingleProcessGroup final : public ProcessGroup {
       actions_.push_back(std::move(action));
       return;
     }
-    const std::string reason = failure_;
     lock.unlock();
-    action(reason);
+    action(failure_);  // it never changes again
   }
 
   std::string failure() const override {

@@ -1,7 +1,6 @@
 // The rendezvous server's answers to messages.
 #include <algorithm>
 #include <climits>
-#include <utility>
 
 #include "core/error.h"
 #include "core/log.h"

@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/parse.h"
-#include "dist/message.h"
 #include "dist/socket.h"
 
 namespace tandem::dist {

@@ -10,7 +10,7 @@
 #include "dist/message.h"
 #include "dist/socket.h"
 #include "launch/child.h"
-#include "launch/hosts.h"
+#include "launch/launch.h"
 
 namespace tandem::launch {
 

@@ -1,5 +1,3 @@
-#include "launch/hosts.h"
-
 #include <algorithm>
 #include <numeric>
 
@@ -7,6 +5,7 @@
 #include "core/file.h"
 #include "core/parse.h"
 #include "dist/socket.h"
+#include "launch/launch.h"
 
 namespace tandem::launch {
 namespace {

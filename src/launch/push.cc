@@ -1,5 +1,3 @@
-#include "launch/push.h"
-
 #include <link.h>
 #include <openssl/evp.h>
 #include <poll.h>
@@ -8,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -21,6 +18,7 @@
 #include "dist/message.h"
 #include "dist/world.h"
 #include "launch/child.h"
+#include "launch/launch.h"
 
 namespace tandem::launch {
 
@@ -124,8 +122,7 @@ RemoteResult run_on_host(const Host& host, const std::string& agent_command, con
 
 class Push {
  public:
-  Push(std::string agent_command, std::string binary, std::vector<std::string> paths, std::string directory)
-      : agent_command_(std::move(agent_command)), binary_(std::move(binary)), directory_(std::move(directory)) {
+  Push(const LaunchOptions& options, std::vector<std::string> paths) : options_(options), binary_(options.binary) {
     if (!dist::variable("TANDEM_PROGRAM").empty()) {  // a script, and the binary and libraries that it starts
       const fs::path folder = fs::path(binary_).parent_path();
       const bool beside = fs::exists(binary_ + ".bin");
@@ -144,7 +141,7 @@ class Push {
     if (is_this_host(host.name)) {
       return;
     }
-    run(host, "mkdir -p " + shell_quoted(directory_));
+    run(host, "mkdir -p " + shell_quoted(options_.directory));
     send_files(host, files_);
     send_binary(host);
   }
@@ -153,7 +150,7 @@ class Push {
   using Files = std::map<std::string, std::string>;  // SHA-256 by path
 
   std::string run(const Host& host, const std::string& command, const std::string& input = "") {
-    const RemoteResult result = run_on_host(host, agent_command_, command, input);
+    const RemoteResult result = run_on_host(host, options_.agent, command, input);
     require(result.code == 0, "host {}: `{}` failed with code {}: {}", host.name, dist::printable(command, 200),
             result.code, first_line(result.err));
     return result.out;
@@ -214,11 +211,11 @@ class Push {
       send(host, own, binary_, true);
     }
     const std::string check = shell_quoted(binary_) + " --version";
-    RemoteResult result = run_on_host(host, agent_command_, check);
+    RemoteResult result = run_on_host(host, options_.agent, check);
     if (result.code != 0 && !bundle) {
       log::info("host {} cannot run the program ({}): sending its libraries too", host.name, first_line(result.err));
       send_libraries(host);
-      result = run_on_host(host, agent_command_, check);
+      result = run_on_host(host, options_.agent, check);
     }
     require(result.code == 0, "host {} cannot run {}: {}", host.name, binary_, first_line(result.err));
   }
@@ -239,7 +236,8 @@ class Push {
                           to, to));
   }
 
-  const std::string agent_command_, binary_, directory_;
+  const LaunchOptions& options_;
+  const std::string& binary_;
   Files files_;
 };
 
@@ -260,10 +258,9 @@ std::string sha256_file(const std::string& path) {
   return dist::to_hex(std::span(digest.data(), size));
 }
 
-void push(const std::vector<Host>& hosts, const std::string& agent_command, const std::string& binary,
-          const std::vector<std::string>& paths, const std::string& directory) {
-  Push push(agent_command, binary, paths, directory);
-  for (const Host& host : hosts) {
+void push(const LaunchOptions& options, const std::vector<std::string>& paths) {
+  Push push(options, paths);
+  for (const Host& host : options.hosts) {
     push.to(host);
   }
 }

@@ -82,9 +82,7 @@ void write_directory(const fs::path& directory, bool replace, const char* kind, 
     writer.finish();
     manifest.files.push_back({file.name, file.role, writer.size(), writer.checksum()});
   }
-  FileWriter writer(result.temporary() / "manifest.json");
-  writer.write(to_json(manifest));
-  writer.finish();
+  write_file(result.temporary() / "manifest.json", to_json(manifest));
   result.commit();
 }
 
@@ -173,7 +171,7 @@ void read_role(const fs::path& directory, const Manifest& manifest, const char* 
 
 fs::path save_checkpoint(const fs::path& run, const Checkpoint& checkpoint, const ParameterLayout& layout,
                          const CheckpointTensors& tensors) {
-  fs::path directory = checkpoint_directory(run, checkpoint.state.step);
+  fs::path directory = run / "checkpoints" / fmt::format("step-{:08}", checkpoint.state.step);
   write_checked(directory, true, "checkpoint", files_of(checkpoint, layout, tensors));
   set_link(run, "latest", directory);
   return directory;

@@ -91,10 +91,11 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Ch
 void save_model(const std::filesystem::path& directory, const Checkpoint& checkpoint, const ParameterLayout& layout,
                 const View& weights);
 
-std::filesystem::path checkpoint_directory(const std::filesystem::path& run, int64_t step);
-
 // Makes <run>/<name> a relative symbolic link to a directory below the run, in one step.
 void set_link(const std::filesystem::path& run, const std::string& name, const std::filesystem::path& directory);
+
+// What a link of the run points at; empty when there is no such link or nothing behind it.
+std::filesystem::path link_target(const std::filesystem::path& run, const char* name);
 
 // Points `best` at a checkpoint of the run.
 void set_best(const std::filesystem::path& run, const std::filesystem::path& checkpoint);

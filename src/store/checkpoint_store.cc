@@ -28,13 +28,6 @@ int64_t step_of(const fs::path& directory) {
   return name.starts_with(kPrefix) ? parse_number<int64_t>(name.substr(kPrefix.size())).value_or(-1) : -1;
 }
 
-// What a link of the run points at; empty when there is no such link or nothing behind it.
-fs::path target_of(const fs::path& run, const char* name) {
-  std::error_code error;
-  const fs::path target = fs::canonical(run / name, error);
-  return error ? fs::path() : target;
-}
-
 // The value of the metric when the checkpoint was validated at its own step.
 std::optional<double> score_of(const fs::path& directory, Metric metric) {
   try {
@@ -76,8 +69,10 @@ std::string damage_of(const fs::path& directory) {
 
 }  // namespace
 
-fs::path checkpoint_directory(const fs::path& run, int64_t step) {
-  return run / "checkpoints" / fmt::format("{}{:08}", kPrefix, step);
+fs::path link_target(const fs::path& run, const char* name) {
+  std::error_code error;
+  const fs::path target = fs::canonical(run / name, error);
+  return error ? fs::path() : target;
 }
 
 void set_link(const fs::path& run, const std::string& name, const fs::path& directory) {
@@ -139,7 +134,7 @@ void remove_stale_checkpoints(const fs::path& run) {
 
 void remove_old_checkpoints(const fs::path& run, const KeptCheckpoints& keep, Metric metric) {
   const std::vector<fs::path> all = list_checkpoints(run);
-  std::set<fs::path> kept = {target_of(run, "latest").filename(), target_of(run, "best").filename()};
+  std::set<fs::path> kept = {link_target(run, "latest").filename(), link_target(run, "best").filename()};
   for (const fs::path& directory : list_best_checkpoints(run, keep.best, metric)) {
     kept.insert(directory.filename());
   }
@@ -160,7 +155,7 @@ std::optional<fs::path> find_latest(const fs::path& run) {
     log::warning("{} is missing or leads nowhere; {}", (run / "latest").string(),
                  candidates.empty() ? "no checkpoint is left, so the run begins anew" : "the newest checkpoint counts");
   }
-  if (const fs::path latest = target_of(run, "latest"); !latest.empty()) {
+  if (const fs::path latest = link_target(run, "latest"); !latest.empty()) {
     std::stable_partition(candidates.begin(), candidates.end(),
                           [&](const fs::path& other) { return other.filename() == latest.filename(); });
   }
@@ -189,7 +184,7 @@ fs::path resolve_model(const fs::path& path) {
             path.string());
     return fs::canonical(path);
   }
-  if (fs::path best = target_of(path, "best"); !best.empty()) {
+  if (fs::path best = link_target(path, "best"); !best.empty()) {
     return best;
   }
   const auto latest = find_latest(path);

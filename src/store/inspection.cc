@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "core/error.h"
 #include "core/file.h"
 #include "core/human.h"
 #include "data/corpus.h"

@@ -4,7 +4,6 @@
 
 #include "core/error.h"
 #include "text/cleaning.h"
-#include "text/subwords_model.h"
 
 namespace tandem::text {
 

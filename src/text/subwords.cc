@@ -14,7 +14,6 @@
 #include "core/log.h"
 #include "core/philox.h"
 #include "text/cleaning.h"
-#include "text/subwords_model.h"
 
 namespace tandem::text {
 
@@ -135,51 +134,48 @@ struct Subwords::State {
   std::string not_only_merges;
   mutable WordCache cache;
 
-  void encode_words(std::string_view line, std::vector<int32_t>& ids) const;
-  bool words_agree() const;
-};
-
-// The same pieces as encode_whole(), word by word.
-void Subwords::State::encode_words(std::string_view line, std::vector<int32_t>& ids) const {
-  while (!line.empty()) {
-    const std::string_view word = take_word(line);
-    if (word.empty() || cache.find(word, ids)) {
-      continue;
-    }
-    std::vector<int32_t> pieces;
-    encode_whole(processor, word, pieces);
-    ids.insert(ids.end(), pieces.begin(), pieces.end());
-    if (word.size() <= WordCache::kLongestWord) {
-      cache.insert(word, pieces);
-    }
-  }
-}
-
-// Lines of random pieces, unknown characters and odd spaces, encoded both ways.
-bool Subwords::State::words_agree() const {
-  static constexpr const char* kOdd[] = {
-      " ",        "  ",       "\t",           "\xC2\xA0",         "\xE3\x80\x80", "\xE2\x80\x8B",
-      "\xCC\x88", "\xC2\xA8", "\xEF\xAC\x81", "\xF0\x9F\xA4\xB7", "\x01",         "\xE2\x96\x81"};
-  PhiloxStream random(20240229, 11);
-  for (int line = 0; line < 200; ++line) {
-    std::string text;
-    for (uint64_t part = 0; part < 20; ++part) {
-      const auto id = static_cast<int>(random.below(static_cast<uint64_t>(processor.GetPieceSize())));
-      std::string piece = processor.IdToPiece(id);
-      if (piece.starts_with(kSpaceMark)) {
-        piece.replace(0, kSpaceMark.size(), " ");
+  // The same pieces as encode_whole(), word by word.
+  void encode_words(std::string_view line, std::vector<int32_t>& ids) const {
+    while (!line.empty()) {
+      const std::string_view word = take_word(line);
+      if (word.empty() || cache.find(word, ids)) {
+        continue;
       }
-      text += random.below(4) == 0 ? kOdd[random.below(std::size(kOdd))] : piece;
-    }
-    std::vector<int32_t> whole, words;
-    encode_whole(processor, text, whole);
-    encode_words(text, words);
-    if (text.find(kSpaceMark) == std::string::npos && whole != words) {
-      return false;
+      std::vector<int32_t> pieces;
+      encode_whole(processor, word, pieces);
+      ids.insert(ids.end(), pieces.begin(), pieces.end());
+      if (word.size() <= WordCache::kLongestWord) {
+        cache.insert(word, pieces);
+      }
     }
   }
-  return true;
-}
+
+  // Lines of random pieces, unknown characters and odd spaces, encoded both ways.
+  bool words_agree() const {
+    static constexpr const char* kOdd[] = {
+        " ",        "  ",       "\t",           "\xC2\xA0",         "\xE3\x80\x80", "\xE2\x80\x8B",
+        "\xCC\x88", "\xC2\xA8", "\xEF\xAC\x81", "\xF0\x9F\xA4\xB7", "\x01",         "\xE2\x96\x81"};
+    PhiloxStream random(20240229, 11);
+    for (int line = 0; line < 200; ++line) {
+      std::string text;
+      for (uint64_t part = 0; part < 20; ++part) {
+        const auto id = static_cast<int>(random.below(static_cast<uint64_t>(processor.GetPieceSize())));
+        std::string piece = processor.IdToPiece(id);
+        if (piece.starts_with(kSpaceMark)) {
+          piece.replace(0, kSpaceMark.size(), " ");
+        }
+        text += random.below(4) == 0 ? kOdd[random.below(std::size(kOdd))] : piece;
+      }
+      std::vector<int32_t> whole, words;
+      encode_whole(processor, text, whole);
+      encode_words(text, words);
+      if (text.find(kSpaceMark) == std::string::npos && whole != words) {
+        return false;
+      }
+    }
+    return true;
+  }
+};
 
 Subwords Subwords::load(const std::filesystem::path& model) {
   return from_bytes(read_file(model, kLargestModel), model.string());

@@ -1,11 +1,11 @@
-#include "text/subwords_model.h"
-
+// Looks inside a SentencePiece model file, before it is used.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
 #include "core/error.h"
+#include "text/subwords.h"
 
 namespace tandem::text {
 
