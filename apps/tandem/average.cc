@@ -20,21 +20,17 @@ namespace {
 struct AverageArguments {
   std::vector<std::string> paths;
   int64_t last = 0, best = 0;
-  std::string out, metric = "nll";
+  std::string out;
+  store::Metric metric = store::Metric::nll;
 };
-
-store::Metric metric_named(const std::string& name) {
-  return name == "bleu" ? store::Metric::bleu : name == "chrf" ? store::Metric::chrf : store::Metric::nll;
-}
 
 // The checkpoints of one argument: a run's newest or best ones, or the directory itself.
 std::vector<fs::path> checkpoints_of(const fs::path& path, const AverageArguments& arguments) {
   if (has_manifest(path) || (arguments.last == 0 && arguments.best == 0)) {
     return {store::resolve_model(path)};
   }
-  std::vector<fs::path> all = arguments.best > 0
-                                  ? store::list_best_checkpoints(path, arguments.best, metric_named(arguments.metric))
-                                  : store::list_checkpoints(path);
+  std::vector<fs::path> all = arguments.best > 0 ? store::list_best_checkpoints(path, arguments.best, arguments.metric)
+                                                 : store::list_checkpoints(path);
   const auto wanted = static_cast<size_t>(arguments.best > 0 ? arguments.best : arguments.last);
   require(all.size() >= wanted, "{} has {} {}checkpoints, not {}", path.string(), all.size(),
           arguments.best > 0 ? "validated " : "", wanted);
@@ -44,11 +40,8 @@ std::vector<fs::path> checkpoints_of(const fs::path& path, const AverageArgument
 
 // The parameters of a model as its file lists them, so that no model needs to be built.
 ParameterLayout layout_of(const fs::path& directory) {
-  const Manifest manifest = read_manifest(directory);
-  const ManifestFile* file = manifest.find(role::kWeights);
-  require(file != nullptr, "{} has no weights", directory.string());
   ParameterLayout layout;
-  const store::SafetensorsReader reader(directory / file->name);
+  const store::SafetensorsReader reader(file_of(directory, read_manifest(directory), role::kWeights));
   for (const store::TensorInfo& tensor : reader.tensors()) {
     require(tensor.shape.size() == 1 || tensor.shape.size() == 2, "tensor '{}' of {} has {} dimensions", tensor.name,
             directory.string(), tensor.shape.size());
@@ -111,8 +104,8 @@ void add_average(Program& program) {
       .required()
       .option("--last", arguments->last, "The newest N checkpoints of each run")
       .option("--best", arguments->best, "The best N validated checkpoints of each run")
-      .option("--metric", arguments->metric, "The metric of --best")
-      .choices({"nll", "bleu", "chrf"})
+      .choice("--metric", arguments->metric, {std::begin(store::kMetricNames), std::end(store::kMetricNames)},
+              "The metric of --best")
       .option("-o,--out", arguments->out, "Directory to write; it must not exist")
       .required()
       .example("tandem average runs/en-de --last 5 --out model")

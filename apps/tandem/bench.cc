@@ -13,7 +13,7 @@
 #include "data/corpus.h"
 #include "data/lines.h"
 #include "decoding.h"
-#include "launch/hosts.h"
+#include "launch/launch.h"
 #include "train/step_bench.h"
 
 namespace tandem::cli {
@@ -45,11 +45,8 @@ struct Options {
   std::string lengths, write_lengths, algorithms, peer;
   std::string python = "python3";
   std::string variants = "packed";
-  int64_t steps = 50;
   int64_t vocabulary = 32768;
-  int workers = 1;
-  bool tune = false;
-  bool no_profile = false;
+  train::StepBenchOptions bench;
 };
 
 // The settings as for `tandem train`: those of the config file, then the shorthands, then key=value.
@@ -75,8 +72,8 @@ train::TrainConfig config_of(const Options& options) {
 void require_sound(const Options& options, const train::TrainConfig& config) {
   require(config.data.empty() != options.lengths.empty(),
           "give either data=DIR (made by tandem prepare) or --lengths FILE (\"source target\" a line)");
-  require(options.steps >= 1, "--steps is {}: give 1 or more", options.steps);
-  require(options.workers >= 1, "--workers is {}: give 1 or more", options.workers);
+  require(options.bench.steps >= 1, "--steps is {}: give 1 or more", options.bench.steps);
+  require(options.bench.ranks >= 1, "--workers is {}: give 1 or more", options.bench.ranks);
   require(options.vocabulary >= 8 && options.vocabulary <= 1 << 24, "--vocabulary is {}: give 8 to {}",
           options.vocabulary, 1 << 24);
   require(options.peer.empty() || !options.write_lengths.empty(),
@@ -189,28 +186,23 @@ void run_peer(const Options& options, const train::TrainConfig& config, const tr
   std::printf("peer / tandem, time for a target token: %.3f\n", ours / best);
 }
 
-void measure(const Options& options) {
+void measure(Options& options) {
   train::TrainConfig config = config_of(options);
   require_sound(options, config);
-  train::StepBenchOptions bench_options;
-  bench_options.steps = options.steps;
-  bench_options.tune = options.tune;
-  bench_options.ranks = options.workers;
-  bench_options.profile = !options.no_profile;
-  if (!options.tune && !(options.algorithms.empty() && config.algorithms.empty())) {
-    bench_options.algorithms = read_file(options.algorithms.empty() ? config.algorithms : options.algorithms, 1 << 20);
+  if (!options.bench.tune && !(options.algorithms.empty() && config.algorithms.empty())) {
+    options.bench.algorithms = read_file(options.algorithms.empty() ? config.algorithms : options.algorithms, 1 << 20);
   }
   train::StepBench bench;
   if (config.data.empty()) {
     const RandomCorpus random(options.lengths, options.vocabulary);
-    bench = train::measure_step(data::Corpus::open(random.path(), false), config, bench_options);
+    bench = train::measure_step(data::Corpus::open(random.path(), false), config, options.bench);
   } else {
     const data::Prepared data = data::Prepared::open(config.data);
     train::complete_config(config, data);
-    bench = train::measure_step(data.train, config, bench_options);
+    bench = train::measure_step(data.train, config, options.bench);
   }
   print(bench);
-  if (options.tune && !options.algorithms.empty()) {
+  if (options.bench.tune && !options.algorithms.empty()) {
     write_file(options.algorithms, bench.algorithms);
   }
   if (!options.write_lengths.empty()) {
@@ -233,13 +225,13 @@ void add_bench(Program& program) {
   for (Shorthand& shorthand : options->shorthands) {
     command.option(shorthand.name, shorthand.value, shorthand.help);
   }
-  command.option("--workers", options->workers, "measure the share of one of so many workers, which sends nothing");
+  command.option("--workers", options->bench.ranks, "measure the share of one of so many workers, which sends nothing");
   command.option("--lengths", options->lengths, "instead of data: a file of \"source target\" token counts");
   command.option("--vocabulary", options->vocabulary, "pieces, with --lengths");
-  command.option("--steps", options->steps, "steps to time");
-  command.flag("--tune", options->tune, "first time the algorithms of every matrix product and keep the fastest");
+  command.option("--steps", options->bench.steps, "steps to time");
+  command.flag("--tune", options->bench.tune, "first time the algorithms of every matrix product and keep the fastest");
   command.option("--algorithms", options->algorithms, "table of algorithms: written with --tune, else used");
-  command.flag("--no-profile", options->no_profile, "leave out the table of single ops");
+  command.no_flag("--no-profile", options->bench.profile, "leave out the table of single ops");
   command.option("--write-lengths", options->write_lengths, "write the timed pairs' lengths to this file");
   command.option("--peer", options->peer, "a program that takes --lengths FILE and prints ms/step, run afterwards");
   command.option("--python", options->python, "the Python to run the peer with");

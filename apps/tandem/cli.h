@@ -1,28 +1,36 @@
 // The command line with as much as the subcommands need. CLI11 stays inside cli.cc.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace tandem::cli {
 
 // One subcommand: its options write to variables that must live as long as the command.
 class Command {
  public:
-  struct Impl;
-  explicit Command(Impl* impl) : impl_(impl) {}
+  explicit Command(CLI::App* app) : app_(app) {}
 
   // names: "-o,--out"; a name without dashes is a positional argument.
   Command& flag(const std::string& names, bool& value, const std::string& help);
-  Command& option(const std::string& names, std::string& value, const std::string& help);
-  Command& option(const std::string& names, int64_t& value, const std::string& help);
-  Command& option(const std::string& names, uint64_t& value, const std::string& help);
-  Command& option(const std::string& names, int& value, const std::string& help);
-  Command& option(const std::string& names, double& value, const std::string& help);
-  Command& option(const std::string& names, std::vector<std::string>& values, const std::string& help);  // one or more
+  Command& no_flag(const std::string& names, bool& value, const std::string& help);  // if given, `value` is false
+  // A text, a path, a number, or texts: one or more.
+  template <class T>
+  Command& option(const std::string& names, T& value, const std::string& help);
+  // One of these words, of which each stands for a value of the enumeration, in its order.
+  template <class Enum>
+  Command& choice(const std::string& names, Enum& value, const std::vector<std::string>& words,
+                  const std::string& help) {
+    const auto set = [&value](size_t word) { value = static_cast<Enum>(word); };
+    return choice(names, words, static_cast<size_t>(value), set, help);
+  }
   Command& required();                                       // the option declared last must be given
   Command& choices(const std::vector<std::string>& names);   // the option declared last takes one of these
   Command& excludes(const std::vector<std::string>& names);  // the option declared last rules these earlier ones out
@@ -31,7 +39,11 @@ class Command {
   Command& run(std::function<void()> action);                // carries out the command
 
  private:
-  Impl* impl_;
+  Command& choice(const std::string& names, const std::vector<std::string>& words, size_t usual,
+                  const std::function<void(size_t)>& set, const std::string& help);
+
+  CLI::App* app_;
+  CLI::Option* last_ = nullptr;
 };
 
 class Program {
@@ -45,8 +57,7 @@ class Program {
   int run(int argc, char** argv);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<CLI::App> app_;
 };
 
 // Writes to standard output at once; fails if it cannot be written.

@@ -1,9 +1,6 @@
 // Every subcommand has its own file, which declares its options and its action.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "cli.h"
 
 namespace tandem::cli {
@@ -24,8 +21,5 @@ void add_launch(Program& program);
 void add_agent(Program& program);
 void add_preflight(Program& program);
 void add_preflight_worker(Program& program);
-
-// `tandem train CONFIG more...` in so many processes on this machine, which train together.
-void train_with_workers(int workers, const std::string& config, const std::vector<std::string>& more);
 
 }  // namespace tandem::cli

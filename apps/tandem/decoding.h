@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "backend/precision.h"
 #include "cli.h"
 #include "tandem/translator.h"
 
@@ -12,14 +11,8 @@ namespace tandem::cli {
 
 struct DecodingOptions {
   std::string model;
-  int beam = 4;
-  double alpha = 0.6;
-  int64_t batch = 0;
-  int64_t max_extra = 50;
-  std::string device = "auto";
-  int threads = 0;
-  std::string precision = "auto";
-  bool no_ema = false;
+  ModelOptions loading;
+  TranslateOptions translating;
 };
 
 void add_decoding_options(Command& command, DecodingOptions& options);
@@ -30,9 +23,7 @@ TranslateOptions translate_options(const DecodingOptions& options, int n_best);
 // Loads the model; what the library has to say goes to the log.
 Translator open_translator(const DecodingOptions& options);
 
-Precision precision_of(const std::string& name);  // auto, f32 or bf16
-
-// The lines of a text file, without their ends.
-std::vector<std::string> read_lines(const std::string& file);
+// What the option --precision can be, in the order of the enumeration.
+inline const std::vector<std::string> kPrecisions = {"auto", "f32", "bf16"};
 
 }  // namespace tandem::cli

@@ -11,8 +11,10 @@
 #include "core/stopwatch.h"
 #include "data/demo_corpus.h"
 #include "data/prepare.h"
+#include "data/prepared.h"
 #include "decode/line_translator.h"
 #include "decoding.h"
+#include "launch/launch.h"
 #include "text/bleu.h"
 #include "train/trainer.h"
 
@@ -71,12 +73,8 @@ keep_last = 1
 every_steps = 100
 )";
 
-struct DemoText {
-  std::vector<std::string> source, target;
-};
-
-DemoText take(std::vector<data::DemoPair>& pairs, int64_t count) {
-  DemoText text;
+data::TextPairs take(std::vector<data::DemoPair>& pairs, int64_t count) {
+  data::TextPairs text;
   for (int64_t i = 0; i < count; ++i) {
     text.source.push_back(std::move(pairs.back().source));
     text.target.push_back(std::move(pairs.back().target));
@@ -93,7 +91,7 @@ void write_lines(const fs::path& path, const std::vector<std::string>& lines) {
   write_file(path, content);
 }
 
-void write_text(const fs::path& directory, const std::string& name, const DemoText& text) {
+void write_text(const fs::path& directory, const std::string& name, const data::TextPairs& text) {
   write_lines(directory / (name + ".en"), text.source);
   write_lines(directory / (name + ".de"), text.target);
 }
@@ -103,16 +101,12 @@ void claim(const fs::path& out) {
   const fs::path mark = out / ".tandem-demo";
   require(!fs::exists(out) || fs::exists(mark) || (fs::is_directory(out) && fs::is_empty(out)),
           "{} exists and was not made by `tandem demo`: give another directory with --out", out.string());
-  std::error_code error;
-  fs::create_directories(out, error);
-  require(!error, "cannot make the directory {}: {}", out.string(), error.message());
+  make_directory(out);
   write_file(mark, "");
   for (const char* name : {"text", "data", "run", "demo.toml", "test.out.de"}) {
-    fs::remove_all(out / name, error);
-    require(!error, "cannot remove {} of a former demo: {}", (out / name).string(), error.message());
+    remove_tree(out / name);
   }
-  fs::create_directories(out / "text", error);
-  require(!error, "cannot make the directory {}: {}", (out / "text").string(), error.message());
+  make_directory(out / "text");
 }
 
 void prepare_data(const fs::path& out, int threads) {
@@ -132,13 +126,6 @@ void prepare_data(const fs::path& out, int threads) {
   data::prepare(config);
 }
 
-void train_here(const fs::path& config, const std::vector<std::string>& settings) {
-  const train::TrainOutcome outcome = train::train_model(train::load_config(config, settings), false);
-  if (outcome.signal != 0) {
-    throw Interrupted(outcome.signal, fmt::format("{}; `tandem demo` restarts it", outcome.reason));
-  }
-}
-
 void train(const fs::path& out, int threads, int workers) {
   const fs::path config = out / "demo.toml";
   write_file(config, kConfig);
@@ -147,17 +134,20 @@ void train(const fs::path& out, int threads, int workers) {
   if (backend::gpu_count() > 0 && workers > backend::gpu_count()) {
     settings.emplace_back("dist.share_device=true");
   }
-  if (workers == 1) {
-    train_here(config, settings);
-  } else {
-    train_with_workers(workers, config.string(), settings);
+  if (workers > 1) {
+    settings.insert(settings.begin(), {"train", config.string()});
+    return launch::launch_here(workers, settings);
+  }
+  const train::TrainOutcome outcome = train::train_model(train::load_config(config, settings), false);
+  if (outcome.signal != 0) {
+    throw Interrupted(outcome.signal, fmt::format("{}; `tandem demo` restarts it", outcome.reason));
   }
 }
 
-std::vector<std::string> translate(const fs::path& out, int threads, const DemoText& test) {
+std::vector<std::string> translate(const fs::path& out, int threads, const data::TextPairs& test) {
   DecodingOptions options;
   options.model = (out / "run").string();
-  options.threads = threads;
+  options.loading.threads = threads;
   Translator translator = open_translator(options);
   std::vector<std::string> translations =
       decode::best_of(translator.translate(test.source, translate_options(options, 1)));
@@ -165,7 +155,7 @@ std::vector<std::string> translate(const fs::path& out, int threads, const DemoT
   return translations;
 }
 
-void print_result(const fs::path& out, const DemoText& test, const std::vector<std::string>& translations) {
+void print_result(const fs::path& out, const data::TextPairs& test, const std::vector<std::string>& translations) {
   size_t exact = 0;
   for (size_t i = 0; i < translations.size(); ++i) {
     exact += translations[i] == test.target[i];
@@ -177,7 +167,8 @@ void print_result(const fs::path& out, const DemoText& test, const std::vector<s
   }
   fmt::print("\nexactly right: {} of {} ({:.1f} %)\n{}\n", exact, translations.size(),
              100.0 * static_cast<double>(exact) / static_cast<double>(translations.size()),
-             text::corpus_bleu(translations, {test.target}).text(2, text::signature(text::BleuOptions{}, 1)));
+             text::corpus_score(translations, {test.target}, text::BleuOptions{})
+                 .text(2, text::signature(text::BleuOptions{}, 1)));
   const std::string run = (out / "run").string();
   fmt::print(
       "\nthe run is in {0}; try next:\n"
@@ -194,7 +185,7 @@ void run_demo(const fs::path& out, int threads, int workers) {
   claim(out);
   log::info("demo 1/4: making up {} pairs of English and German numbers, dates, prices and times", kTrainPairs);
   std::vector<data::DemoPair> pairs = data::demo_pairs(kTrainPairs + kValidPairs + kTestPairs, kSeed);
-  const DemoText test = take(pairs, kTestPairs);
+  const data::TextPairs test = take(pairs, kTestPairs);
   write_text(out / "text", "test", test);
   write_text(out / "text", "valid", take(pairs, kValidPairs));
   write_text(out / "text", "train", take(pairs, kTrainPairs));

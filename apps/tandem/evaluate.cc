@@ -6,11 +6,13 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "data/lines.h"
 #include "decode/line_translator.h"
 #include "decode/translate_stream.h"
 #include "decoding.h"
 #include "text/bleu.h"
 #include "text/chrf.h"
+#include "text/cleaning.h"
 
 namespace tandem::cli {
 
@@ -22,12 +24,25 @@ struct EvaluateArguments {
   bool json = false;
 };
 
+// The lines of a text file, without their ends.
+std::vector<std::string> read_lines(const std::string& file) {
+  data::LineReader reader(file);
+  std::vector<std::string> lines;
+  for (std::string line; reader.next(line);) {
+    require(!reader.cut(), "line {} of {} is longer than {} bytes", reader.lines(), reader.name(),
+            data::LineReader::kLongestLine);
+    require(text::valid_utf8(line), "line {} of {} is not valid UTF-8", reader.lines(), reader.name());
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 struct Evaluation {
   size_t sentences = 0, too_long = 0;
   double nll = 0, accuracy = 0;  // per target token
   int64_t tokens = 0;
   text::BleuScore bleu;
-  text::ChrfScore chrf;
+  text::MetricScore chrf;
   std::string bleu_signature = text::signature(text::BleuOptions{}, 1);
   std::string chrf_signature = text::signature(text::ChrfOptions{}, 1);
 };
@@ -95,8 +110,8 @@ void run_evaluate(const EvaluateArguments& arguments) {
   result.sentences = source.size();
   add_loss(result, translator, source, target);
   const std::vector<std::string> translations = decode::best_of(translator.translate(source, options));
-  result.bleu = text::corpus_bleu(translations, {target});
-  result.chrf = text::corpus_chrf(translations, {target});
+  result.bleu = text::corpus_score(translations, {target}, text::BleuOptions{});
+  result.chrf = text::corpus_score(translations, {target}, text::ChrfOptions{});
   if (output) {
     for (const std::string& translation : translations) {
       output->write(translation + "\n");

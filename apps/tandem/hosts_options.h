@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "cli.h"
 #include "launch/launch.h"
@@ -10,16 +9,15 @@
 namespace tandem::cli {
 
 struct HostsOptions {
-  std::string hosts, address, binary;
-  std::string agent = launch::LaunchOptions().agent;
-  std::vector<std::string> environment;
+  launch::LaunchOptions launch;
+  std::string hosts;
   bool push = false;
 };
 
 void add_hosts_options(Command& command, HostsOptions& options);
 
-// Workers with these arguments, in the current directory.
-launch::LaunchOptions launch_options(const HostsOptions& given, std::vector<std::string> command);
+// To launch in the current directory.
+launch::LaunchOptions launch_options(const HostsOptions& given);
 
 // Copies the program, the config file and the data to the hosts.
 void push_to_hosts(const launch::LaunchOptions& options, const std::string& config, const std::string& data);

@@ -19,7 +19,7 @@ namespace {
 
 struct InspectArguments {
   std::string path;
-  bool no_verify = false, json = false, tensors = false;
+  bool verify = true, json = false, tensors = false;
 };
 
 // A directory with a manifest, or a run with several.
@@ -29,12 +29,6 @@ struct Report {
   std::vector<store::Inspected> parts;
   std::vector<std::string> damage;
 };
-
-fs::path link_target(const fs::path& link) {
-  std::error_code error;
-  const fs::path target = fs::canonical(link, error);
-  return error ? fs::path() : target.filename();
-}
 
 Report inspect(const InspectArguments& arguments) {
   const fs::path path = arguments.path;
@@ -50,12 +44,12 @@ Report inspect(const InspectArguments& arguments) {
             "{} is neither a run nor a checkpoint, model or prepared directory (it has no manifest.json)",
             path.string());
     report.run = path;
-    report.latest = link_target(path / "latest");
-    report.best = link_target(path / "best");
+    report.latest = store::link_target(path, "latest").filename();
+    report.best = store::link_target(path, "best").filename();
   }
   for (const fs::path& directory : directories) {
     try {
-      report.parts.push_back(store::inspect_directory(directory, !arguments.no_verify));
+      report.parts.push_back(store::inspect_directory(directory, arguments.verify));
       const auto& damage = report.parts.back().damage;
       report.damage.insert(report.damage.end(), damage.begin(), damage.end());
     } catch (const Error& fault) {
@@ -140,7 +134,7 @@ void print_directory(const store::Inspected& part, const InspectArguments& argum
       part.inference_bytes > 0
           ? fmt::format(", {} of them for translating", human_bytes(static_cast<double>(part.inference_bytes)))
           : "";
-  const char* sound = arguments.no_verify ? "not checked" : part.damage.empty() ? "sound" : "DAMAGED";
+  const char* sound = !arguments.verify ? "not checked" : part.damage.empty() ? "sound" : "DAMAGED";
   fmt::print("{}: {}, {}{}; {}\n", part.path.string(), part.kind, human_bytes(static_cast<double>(part.bytes)),
              inference, sound);
   print_facts(part);
@@ -192,7 +186,7 @@ void add_inspect(Program& program) {
   program.add("inspect", "Shows what a run, checkpoint, model or prepared directory holds and checks every file.")
       .option("path", arguments->path, "Run, checkpoint, model or prepared directory")
       .required()
-      .flag("--no-verify", arguments->no_verify, "Do not check sizes and checksums")
+      .no_flag("--no-verify", arguments->verify, "Do not check sizes and checksums")
       .flag("--json", arguments->json, "Print JSON")
       .flag("--tensors", arguments->tensors, "List every tensor")
       .example("tandem inspect runs/en-de")

@@ -17,12 +17,6 @@
 namespace tandem::cli {
 namespace {
 
-struct Options {
-  HostsOptions hosts;
-  std::vector<std::string> command;
-  int restarts = 0;
-};
-
 // Copies the files that a train command names; its first word that is a file is the config.
 void push_files(const launch::LaunchOptions& options) {
   const std::vector<std::string>& words = options.command;
@@ -49,10 +43,9 @@ void print_location_of_run(const launch::LaunchOptions& options) {
   }
 }
 
-void run_launch(const Options& given) {
-  launch::LaunchOptions options = launch_options(given.hosts, given.command);
-  options.restarts = given.restarts;
-  if (given.hosts.push) {
+void run_launch(const HostsOptions& given) {
+  const launch::LaunchOptions options = launch_options(given);
+  if (given.push) {
     push_files(options);
   }
   launch::launch(options);
@@ -62,14 +55,14 @@ void run_launch(const Options& given) {
 }  // namespace
 
 void add_launch(Program& program) {
-  auto options = std::make_shared<Options>();  // shared with the action that runs after parsing
+  auto options = std::make_shared<HostsOptions>();  // shared with the action that runs after parsing
   Command command =
       program.add("launch", "Starts a command on many hosts, and ends it everywhere if one of its workers fails.");
-  add_hosts_options(command, options->hosts);
+  add_hosts_options(command, *options);
   command
-      .option("--restarts", options->restarts,
+      .option("--restarts", options->launch.restarts,
               "restart after a failure, at most this many times, without hosts that are gone")
-      .option("command", options->command, "the command to start, after --")
+      .option("command", options->launch.command, "the command to start, after --")
       .required()
       .example(
           "tandem launch --hosts gpu1:2,gpu2:2 --push -- train configs/transformer-base.toml data=data/en-de "

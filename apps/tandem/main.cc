@@ -28,22 +28,11 @@ int main(int argc, char** argv) {
   occupy_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // writing beyond the file size limit is an error and does not end the process
   Program program("tandem", "Trains translation models and reports what was really measured.", TANDEM_VERSION);
-  add_demo(program);
-  add_prepare(program);
-  add_train(program);
-  add_launch(program);
-  add_preflight(program);
-  add_translate(program);
-  add_evaluate(program);
-  add_score(program);
-  add_inspect(program);
-  add_report(program);
-  add_watch(program);
-  add_average(program);
-  add_bench(program);
-  add_tune(program);
-  add_agent(program);
-  add_preflight_worker(program);
+  for (const auto add :
+       {add_demo, add_prepare, add_train, add_launch, add_preflight, add_translate, add_evaluate, add_score,
+        add_inspect, add_report, add_watch, add_average, add_bench, add_tune, add_agent, add_preflight_worker}) {
+    add(program);
+  }
   try {
     const int code = program.run(argc, argv);
     tandem::require(std::fflush(stdout) == 0 && std::ferror(stdout) == 0,

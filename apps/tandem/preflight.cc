@@ -22,11 +22,12 @@ struct Options {
   bool json = false;
 };
 
-void run_preflight(const Options& given) {
+void run_preflight(Options& given) {
   const train::TrainConfig config =
       train::load_config(given.config, given.overrides);  // mistakes are found here, not on the hosts
   require(given.price >= 0, "--price-per-hour is {}: give 0 or more", given.price);
-  std::vector<std::string> command{"preflight-worker", "--config", given.config};
+  std::vector<std::string>& command = given.hosts.launch.command;
+  command = {"preflight-worker", "--config", given.config};
   if (given.price > 0) {
     command.insert(command.end(), {"--price-per-hour", fmt::format("{}", given.price)});
   }
@@ -34,7 +35,7 @@ void run_preflight(const Options& given) {
     command.emplace_back("--json");
   }
   command.insert(command.end(), given.overrides.begin(), given.overrides.end());
-  const launch::LaunchOptions options = launch_options(given.hosts, command);
+  const launch::LaunchOptions options = launch_options(given.hosts);
   if (given.hosts.push) {
     push_to_hosts(options, given.config, config.data);
   }

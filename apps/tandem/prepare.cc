@@ -10,26 +10,17 @@ namespace tandem::cli {
 
 namespace {
 
-// Options that are not a PrepareConfig's own members.
-struct Options {
-  data::PrepareConfig config;
-  std::string out;
-  bool no_shuffle = false;
-};
-
-void run_prepare(Options& options) {
-  options.config.out = options.out;
-  options.config.shuffle = !options.no_shuffle;
-  const data::PrepareStats stats = data::prepare(options.config);
+void run_prepare(const data::PrepareConfig& config) {
+  const data::PrepareStats stats = data::prepare(config);
   std::fputs(data::to_table(stats).c_str(), stdout);
-  std::printf("written: %s\n", options.out.c_str());
+  std::printf("written: %s\n", config.out.c_str());
 }
 
 }  // namespace
 
 void add_prepare(Program& program) {
-  const auto options = std::make_shared<Options>();  // shared with the action, which runs after this function
-  data::PrepareConfig& config = options->config;
+  const auto shared = std::make_shared<data::PrepareConfig>();  // with the action, which runs after this function
+  data::PrepareConfig& config = *shared;
   program.add("prepare", "Cleans, shuffles and encodes parallel text for training.")
       .option("--source", config.source, "Source text: one or more files; plain, gz, xz, zst, or - for standard input")
       .option("--target", config.target, "Target text: as many files, line by line the translation")
@@ -40,14 +31,14 @@ void add_prepare(Program& program) {
               "Instead of a validation set: take this many pairs out of the training text")
       .option("--test-source", config.test_source, "Test set, source side")
       .option("--test-target", config.test_target, "Test set, target side")
-      .option("-o,--out", options->out, "Directory to write")
+      .option("-o,--out", config.out, "Directory to write")
       .required()
       .flag("--force", config.force, "Replace the directory if it exists")
       .option("--min-words", config.cleaning.min_words, "Drop pairs with a side of fewer words")
       .option("--max-words", config.cleaning.max_words, "Drop pairs with a side of more words; 0 = no limit")
       .option("--max-ratio", config.cleaning.max_ratio, "Drop pairs with a larger ratio of words; 0 = no limit")
       .flag("--deduplicate", config.deduplicate, "Keep only the first of equal pairs")
-      .flag("--no-shuffle", options->no_shuffle, "Keep the order of the files")
+      .no_flag("--no-shuffle", config.shuffle, "Keep the order of the files")
       .option("--seed", config.seed, "Seed of the shuffle, of --valid-size and of --subword-dropout")
       .option("--vocab-size", config.training.vocab_size, "Tokens in the vocabulary, special ones included")
       .flag("--separate", config.separate, "One vocabulary for each language instead of a joint one")
@@ -65,7 +56,7 @@ void add_prepare(Program& program) {
       .example(
           "tandem prepare --source train.en.gz --target train.de.gz --valid-source dev.en --valid-target dev.de "
           "--vocab-size 32768 --out data/en-de")
-      .run([options] { run_prepare(*options); });
+      .run([shared] { run_prepare(*shared); });
 }
 
 }  // namespace tandem::cli

@@ -1,6 +1,4 @@
 // tandem report: the answers about a run, from what it measured. Reads files only, so it may be asked at any time.
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <memory>
 

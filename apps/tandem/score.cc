@@ -5,19 +5,18 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/parse.h"
 #include "data/lines.h"
 #include "text/bleu.h"
 #include "text/chrf.h"
 #include "text/cleaning.h"
 #include "text/metric_text.h"
-#include "text/resampling.h"
 #include "text/ter.h"
 #include "text/tokenizers.h"
 
@@ -99,8 +98,7 @@ void add_results(std::vector<Result>& results, text::Lines hypotheses, const tex
 std::vector<Result> compute(const ScoreArguments& arguments, text::Lines hypotheses,
                             const text::References& references) {
   std::vector<Result> results;
-  std::istringstream names(arguments.metrics);
-  for (std::string name; std::getline(names, name, ',');) {
+  for (const std::string& name : split(arguments.metrics, ',')) {
     if (name == "bleu") {
       text::BleuOptions options = arguments.bleu;
       options.effective_order |= arguments.sentence_level;
@@ -132,8 +130,7 @@ nlohmann::ordered_json to_json(const Result& result, int width) {
   if (!result.score.details.empty()) {
     json["verbose_score"] = result.score.details;
   }
-  std::istringstream parts(result.signature);
-  for (std::string part; std::getline(parts, part, '|');) {
+  for (const std::string& part : split(result.signature, '|')) {
     const size_t colon = part.find(':');
     json[part.substr(0, colon)] = part.substr(colon + 1);
   }
@@ -199,7 +196,7 @@ void add_score(Program& program) {
   command.flag("--sentence-level", a->sentence_level, "print one score per line (BLEU with effective order)");
   command.flag("--confidence", a->confidence,
                fmt::format("also print the 95 % interval over {} resamplings of the lines", text::kResamplings));
-  command.option("--tokenize", a->bleu.tokenizer, "BLEU tokenizer").choices(text::metric::bleu_tokenizers());
+  command.option("--tokenize", a->bleu.tokenizer, "BLEU tokenizer").choices(text::metric::kBleuTokenizers);
   command.flag("--lowercase,--lc", a->bleu.lowercase, "lower-case the text for BLEU");
   command.option("--smooth-method", a->bleu.smoothing, "BLEU smoothing").choices({"exp", "floor", "add-k", "none"});
   command.option("--smooth-value", a->bleu.smooth_value,

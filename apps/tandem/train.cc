@@ -26,12 +26,6 @@ void warn_of_unusable_gpus(const train::TrainConfig& config) {
 
 }  // namespace
 
-void train_with_workers(int workers, const std::string& config, const std::vector<std::string>& more) {
-  std::vector<std::string> command = {"train", config};
-  command.insert(command.end(), more.begin(), more.end());
-  launch::launch_here(workers, command);
-}
-
 void add_train(Program& program) {
   struct Options {
     std::string config;
@@ -58,14 +52,15 @@ void add_train(Program& program) {
         warn_of_unusable_gpus(config);
         if (const int workers = train::workers_of_machine(config); workers > 1) {
           log::info("{} GPUs: one worker each; device=cuda:{} uses one alone", workers, backend::usable_gpus().front());
-          std::vector<std::string> more = options->overrides;
+          std::vector<std::string> command{"train", options->config};
+          command.insert(command.end(), options->overrides.begin(), options->overrides.end());
           if (options->start_over) {
-            more.emplace_back("--start-over");
+            command.emplace_back("--start-over");
           }
           if (options->check_share > 0) {
-            more.push_back(fmt::format("--check-backend={}", options->check_share));
+            command.push_back(fmt::format("--check-backend={}", options->check_share));
           }
-          train_with_workers(workers, options->config, more);
+          launch::launch_here(workers, command);
           return;
         }
         const train::TrainOutcome outcome = train::train_model(config, options->start_over, options->check_share);

@@ -1,5 +1,4 @@
 // tandem watch: runs as they go on, in a browser or in the terminal. Reads files only.
-#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -25,52 +24,14 @@ namespace {
 
 constexpr size_t kBlock = size_t{1} << 20;
 
-// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) {
-      ::close(value_);
-    }
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
-
 [[noreturn]] void fail_system(const char* action, const fs::path& path, int error = errno) {
   const char* advice = error == ENOSPC || error == EDQUOT ? "; free some space and run again" : "";
   fail("cannot {} {}: {}{}", action, path.string(), std::strerror(error), advice);
 }
 
-int open_for_reading(const fs::path& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) {
-    fail_system("read", path);
-  }
-  return file;
-}
-
-// Bytes read; 0 at the end of the file.
-size_t read_some(int file, char* buffer, size_t bytes, const fs::path& path) {
-  while (true) {
-    const ssize_t count = ::read(file, buffer, bytes);
-    if (count >= 0) {
-      return static_cast<size_t>(count);
-    }
-    if (errno != EINTR) {
-      fail_system("read", path);
-    }
-  }
-}
-
 void sync_path(const fs::path& path, int flags) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
-  if (file.get() < 0 || ::fsync(file.get()) != 0) {
+  if (!file.open() || ::fsync(file.get()) != 0) {
     fail_system("write to disk", path);
   }
 }
@@ -105,16 +66,16 @@ void remove_abandoned(const fs::path& parent, const std::string& prefix) {
       continue;
     }
     const Descriptor directory(::open(entry.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (directory.get() >= 0 && ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0) {
+    if (directory.open() && ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0) {
       fs::remove_all(entry.path(), ignored);
     }
   }
 }
 
 // "123 host", as its holder wrote it.
-std::string holder(int fd) {
+std::string holder(const Descriptor& file) {
   std::array<char, 300> text{};
-  const ssize_t count = ::pread(fd, text.data(), text.size(), 0);
+  const ssize_t count = ::pread(file.get(), text.data(), text.size(), 0);
   std::string line(text.data(), count > 0 ? static_cast<size_t>(count) : 0);
   line = line.substr(0, line.find('\n'));
   const size_t space = line.find(' ');
@@ -138,21 +99,64 @@ std::string checksum(std::string_view data) {
   return sum.hex();
 }
 
+Descriptor::~Descriptor() {
+  if (value_ >= 0) {
+    ::close(value_);
+  }
+}
+
+Descriptor open_to_read(const fs::path& path) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) {
+    fail_system("read", path);
+  }
+  return file;
+}
+
+size_t read_some(const Descriptor& file, char* buffer, size_t bytes, const fs::path& name) {
+  while (true) {
+    const ssize_t count = ::read(file.get(), buffer, bytes);
+    if (count >= 0) {
+      return static_cast<size_t>(count);
+    }
+    if (errno != EINTR) {
+      fail_system("read", name);
+    }
+  }
+}
+
+void read_at(const Descriptor& file, void* buffer, size_t bytes, uint64_t offset, const fs::path& name) {
+  auto* next = static_cast<char*>(buffer);
+  while (bytes > 0) {
+    const ssize_t count = ::pread(file.get(), next, bytes, static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count < 0) {
+      fail_system("read", name);
+    }
+    require(count > 0, "{} ended early: it became shorter while it was read", name.string());
+    next += count;
+    offset += static_cast<uint64_t>(count);
+    bytes -= static_cast<size_t>(count);
+  }
+}
+
 std::string checksum_file(const fs::path& path) {
-  const Descriptor file(open_for_reading(path));
+  const Descriptor file = open_to_read(path);
   std::vector<char> buffer(kBlock);
   Checksum sum;
-  while (const size_t count = read_some(file.get(), buffer.data(), buffer.size(), path)) {
+  while (const size_t count = read_some(file, buffer.data(), buffer.size(), path)) {
     sum.add(buffer.data(), count);
   }
   return sum.hex();
 }
 
 std::string read_file(const fs::path& path, uint64_t limit) {
-  const Descriptor file(open_for_reading(path));
+  const Descriptor file = open_to_read(path);
   std::string content;
   std::vector<char> buffer(kBlock);
-  while (const size_t count = read_some(file.get(), buffer.data(), buffer.size(), path)) {
+  while (const size_t count = read_some(file, buffer.data(), buffer.size(), path)) {
     require(content.size() + count <= limit, "{} is larger than the {} bytes that such a file may have", path.string(),
             limit);
     content.append(buffer.data(), count);
@@ -179,19 +183,34 @@ void write_file(const fs::path& path, std::string_view content) {
   sync_directory(parent_of(path));
 }
 
+void make_directory(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) {
+    fail_system("create", path, error.value());
+  }
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) {
+    fail_system("remove", path, error.value());
+  }
+}
+
 void sync_directory(const fs::path& directory) { sync_path(directory, O_DIRECTORY); }
 
 FileWriter::FileWriter(const fs::path& path)
     : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-  if (file_ < 0) {
+  if (!file_.open()) {
     fail_system("write", path);
   }
   buffer_.reserve(kBlock);
 }
 
 FileWriter::~FileWriter() {
-  if (file_ >= 0) {
-    ::close(file_);
+  if (file_.open()) {
     ::unlink(path_.c_str());
   }
 }
@@ -214,7 +233,7 @@ void FileWriter::write(const void* data, size_t bytes) {
 void FileWriter::flush() {
   std::string_view rest = buffer_;
   while (!rest.empty()) {
-    const ssize_t count = ::write(file_, rest.data(), rest.size());
+    const ssize_t count = ::write(file_.get(), rest.data(), rest.size());
     if (count >= 0) {
       rest.remove_prefix(static_cast<size_t>(count));
     } else if (errno != EINTR) {
@@ -226,10 +245,7 @@ void FileWriter::flush() {
 
 void FileWriter::finish(bool durable) {
   flush();
-  if (durable && ::fsync(file_) != 0) {
-    fail_system("write", path_);
-  }
-  if (::close(std::exchange(file_, -1)) != 0) {
+  if ((durable && ::fsync(file_.get()) != 0) || ::close(file_.release()) != 0) {
     fail_system("write", path_);
   }
 }
@@ -241,10 +257,7 @@ NewDirectory::NewDirectory(const fs::path& path, bool replace) : path_(without_s
   require(!exists || replace_, "{} exists already; choose another name or allow it to be replaced", path_.string());
   require(!exists || fs::is_directory(path_, error), "{} exists and is not a directory", path_.string());
   const fs::path parent = parent_of(path_);
-  fs::create_directories(parent, error);
-  if (error) {
-    fail_system("create", parent, error.value());
-  }
+  make_directory(parent);
   const std::string prefix = fmt::format(".{}.partial.", path_.filename().string());
   remove_abandoned(parent, prefix);
   std::string name = (parent / (prefix + "XXXXXX")).string();
@@ -252,8 +265,8 @@ NewDirectory::NewDirectory(const fs::path& path, bool replace) : path_(without_s
     fail_system("create a directory beside", path_);
   }
   temporary_ = name;
-  lock_ = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  ::flock(lock_, LOCK_EX | LOCK_NB);
+  lock_ = Descriptor(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ::flock(lock_.get(), LOCK_EX | LOCK_NB);
 }
 
 NewDirectory::~NewDirectory() {
@@ -263,9 +276,6 @@ NewDirectory::~NewDirectory() {
     if (error) {
       log::warning("cannot remove {}: {}", temporary_.string(), error.message());
     }
-  }
-  if (lock_ >= 0) {
-    ::close(lock_);
   }
 }
 
@@ -297,26 +307,22 @@ std::string host_name() {
 }
 
 FileLock::FileLock(const std::filesystem::path& path, const std::string& what)
-    : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-  require(fd_ >= 0, "cannot write {}: {}", path.string(), std::strerror(errno));
+    : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  require(file_.open(), "cannot write {}: {}", path.string(), std::strerror(errno));
   int result = 0;
   do {
-    result = ::flock(fd_, LOCK_EX | LOCK_NB);
+    result = ::flock(file_.get(), LOCK_EX | LOCK_NB);
   } while (result != 0 && errno == EINTR);
   if (result == 0) {
     const std::string line = fmt::format("{} {}\n", ::getpid(), host_name());
     // The words only help a reader; the lock holds without them, so a full disk is no reason to stop here.
     [[maybe_unused]] const bool written =
-        ::ftruncate(fd_, 0) == 0 && ::pwrite(fd_, line.data(), line.size(), 0) == static_cast<ssize_t>(line.size());
+        ::ftruncate(file_.get(), 0) == 0 &&
+        ::pwrite(file_.get(), line.data(), line.size(), 0) == static_cast<ssize_t>(line.size());
     return;
   }
-  const int error = errno;
-  const std::string who = holder(fd_);
-  ::close(fd_);
-  require(error == EWOULDBLOCK, "cannot lock {}: {}", path.string(), std::strerror(error));
-  fail("{} is in use by {}; wait for it to end, stop it, or choose another directory", what, who);
+  require(errno == EWOULDBLOCK, "cannot lock {}: {}", path.string(), std::strerror(errno));
+  fail("{} is in use by {}; wait for it to end, stop it, or choose another directory", what, holder(file_));
 }
-
-FileLock::~FileLock() { ::close(fd_); }
 
 }  // namespace tandem::inline core

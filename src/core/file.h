@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tandem::inline core {
 
@@ -29,6 +30,32 @@ std::string checksum(std::string_view data);
 // Reads the file in blocks, so its size does not matter.
 std::string checksum_file(const std::filesystem::path& path);
 
+// An open file, pipe or socket, closed when the object ends.
+class Descriptor {
+ public:
+  Descriptor() = default;  // none
+  explicit Descriptor(int value) : value_(value) {}
+  Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~Descriptor();
+
+  int get() const { return value_; }
+  bool open() const { return value_ >= 0; }
+  int release() { return std::exchange(value_, -1); }  // the caller closes it
+
+ private:
+  int value_ = -1;
+};
+
+Descriptor open_to_read(const std::filesystem::path& path);
+// Reads at most `bytes`, and returns how many; 0 at the end of the file. `name` stands for the file in messages.
+size_t read_some(const Descriptor& file, char* buffer, size_t bytes, const std::filesystem::path& name);
+// Reads exactly these bytes. Thread-safe.
+void read_at(const Descriptor& file, void* buffer, size_t bytes, uint64_t offset, const std::filesystem::path& name);
+
 // The whole content. Fails for a missing file, a directory, and a file of more than `limit` bytes.
 std::string read_file(const std::filesystem::path& path, uint64_t limit = uint64_t{1} << 30);
 // The content of a small file that a run can do without: empty unless `path` is a regular file of at most `most` bytes.
@@ -37,6 +64,10 @@ std::string read_small_file(const std::filesystem::path& path, size_t most = 1 <
 // Replaces the file atomically (writes and fsyncs a temporary file, renames it): readers see the old content or the
 // new.
 void write_file(const std::filesystem::path& path, std::string_view content);
+
+// Creates the directory and its missing parents, or removes what is there with all that lies below.
+void make_directory(const std::filesystem::path& path);
+void remove_tree(const std::filesystem::path& path);
 
 // Makes a directory's entries (created, renamed and removed names) durable.
 void sync_directory(const std::filesystem::path& directory);
@@ -47,8 +78,6 @@ class FileWriter {
   // Creates or empties the file.
   explicit FileWriter(const std::filesystem::path& path);
   ~FileWriter();
-  FileWriter(const FileWriter&) = delete;
-  FileWriter& operator=(const FileWriter&) = delete;
 
   void write(const void* data, size_t bytes);
   void write(std::string_view data) { write(data.data(), data.size()); }
@@ -63,7 +92,7 @@ class FileWriter {
   void flush();
 
   std::filesystem::path path_;
-  int file_ = -1;
+  Descriptor file_;
   std::string buffer_;
   uint64_t size_ = 0;
   Checksum sum_;
@@ -79,8 +108,6 @@ class NewDirectory {
   // commit. Missing parents are created.
   explicit NewDirectory(const std::filesystem::path& path, bool replace = false);
   ~NewDirectory();
-  NewDirectory(const NewDirectory&) = delete;
-  NewDirectory& operator=(const NewDirectory&) = delete;
 
   const std::filesystem::path& temporary() const { return temporary_; }  // write the files here
   // Fsyncs every file below and the directories, renames, fsyncs the parent.
@@ -89,7 +116,7 @@ class NewDirectory {
  private:
   std::filesystem::path path_, temporary_;
   bool replace_, committed_ = false;
-  int lock_ = -1;
+  Descriptor lock_;
 };
 
 std::string host_name();  // this machine's name; "localhost" if it has none
@@ -100,12 +127,9 @@ class FileLock {
   // Creates the file if needed and writes this process's id and host into it. If another process holds the lock, fails
   // with "<what> is in use by process 123 on host" and what to do.
   FileLock(const std::filesystem::path& path, const std::string& what);
-  ~FileLock();
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
 
  private:
-  int fd_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace tandem::inline core

@@ -4,10 +4,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
 #include <mutex>
-#include <utility>
 
 #include "core/error.h"
 

@@ -84,6 +84,12 @@ Manifest read_manifest(const fs::path& directory) {
   return manifest;
 }
 
+fs::path file_of(const fs::path& directory, const Manifest& manifest, const char* role, const char* advice) {
+  const ManifestFile* file = manifest.find(role);
+  require(file != nullptr, "{} has no {}{}", directory.string(), role, advice);
+  return directory / file->name;
+}
+
 std::vector<std::string> find_damage(const fs::path& directory, const Manifest& manifest) {
   std::vector<std::string> damage;
   for (const ManifestFile& file : manifest.files) {

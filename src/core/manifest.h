@@ -46,6 +46,10 @@ bool has_manifest(const std::filesystem::path& directory);
 // Fails if the manifest is missing or is not byte for byte what to_json() wrote.
 Manifest read_manifest(const std::filesystem::path& directory);
 
+// Where the file of a role is. Fails if there is none: `advice` ends the message.
+std::filesystem::path file_of(const std::filesystem::path& directory, const Manifest& manifest, const char* role,
+                              const char* advice = "");
+
 // One line for each file that is missing, or has another size or checksum; empty if all are sound.
 std::vector<std::string> find_damage(const std::filesystem::path& directory, const Manifest& manifest);
 

@@ -1,6 +1,7 @@
 #include "core/signals.h"
 
 #include <atomic>
+#include <iterator>
 
 namespace tandem::inline core {
 
@@ -20,28 +21,26 @@ void on_stop(int number) {
 
 void on_save(int) { save = true; }
 
-void install(int number, void (*handler)(int), struct sigaction& old) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  ::sigaction(number, &action, &old);
-}
+constexpr int kNumbers[] = {SIGINT, SIGTERM, SIGUSR1};
 
 }  // namespace
 
 Signals::Signals() {
   stop = 0;
   save = false;
-  install(SIGINT, on_stop, old_int_);
-  install(SIGTERM, on_stop, old_term_);
-  install(SIGUSR1, on_save, old_usr1_);
+  for (size_t i = 0; i < std::size(kNumbers); ++i) {
+    struct sigaction action {};
+    action.sa_handler = kNumbers[i] == SIGUSR1 ? on_save : on_stop;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    ::sigaction(kNumbers[i], &action, &old_[i]);
+  }
 }
 
 Signals::~Signals() {
-  ::sigaction(SIGINT, &old_int_, nullptr);
-  ::sigaction(SIGTERM, &old_term_, nullptr);
-  ::sigaction(SIGUSR1, &old_usr1_, nullptr);
+  for (size_t i = 0; i < std::size(kNumbers); ++i) {
+    ::sigaction(kNumbers[i], &old_[i], nullptr);
+  }
 }
 
 int Signals::stop_signal() const { return stop; }

@@ -23,8 +23,7 @@ class Signals {
   bool take_save_request();
 
  private:
-  struct sigaction old_int_ {
-  }, old_term_{}, old_usr1_{};
+  struct sigaction old_[3] = {};
 };
 
 }  // namespace tandem::inline core

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/side.h"
 #include "data/corpus.h"
 
 namespace tandem::data {

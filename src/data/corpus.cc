@@ -1,9 +1,7 @@
 #include "data/corpus.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -31,16 +29,13 @@ void Corpus::Unmap::operator()(const char* data) const { ::munmap(const_cast<cha
 
 // Maps the whole file read-only and checks that its sizes are plausible.
 Corpus::Corpus(const std::filesystem::path& path) : path_(path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  require(file >= 0, "cannot read {}: {}", path.string(), std::strerror(errno));
+  const Descriptor file = open_to_read(path);
   struct stat about {};
-  ::fstat(file, &about);
+  ::fstat(file.get(), &about);
   const size_t size = S_ISREG(about.st_mode) ? static_cast<size_t>(about.st_size) : 0;
-  void* const data = size > 0 ? ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
-  const int error = errno;
-  ::close(file);
+  void* const data = size > 0 ? ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0) : MAP_FAILED;
   require(size > 0, "{} is empty or not a file, not a training corpus", path.string());
-  require(data != MAP_FAILED, "cannot map {} into memory: {}", path.string(), std::strerror(error));
+  require(data != MAP_FAILED, "cannot map {} into memory: {}", path.string(), std::strerror(errno));
   file_ = {static_cast<const char*>(data), Unmap{size}};
   require(size >= kCorpusMagic.size() && std::memcmp(data, kCorpusMagic.data(), kCorpusMagic.size()) == 0,
           "{} is not a training corpus made by tandem prepare", path.string());

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/file.h"
 
 namespace tandem::data {
 
@@ -104,26 +105,23 @@ class ZstdFrames {
 // The raw bytes of a file, with a look ahead at its first bytes.
 class RawFile {
  public:
+  using char_type = char;
+  using category = io::source_tag;
+
   explicit RawFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {
-    file_ = path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    require(file_ >= 0, "cannot read {}: {}", name_, std::strerror(errno));
+    file_ = path == "-" ? Descriptor(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)) : open_to_read(path);
+    require(file_.open(), "cannot read {}: {}", name_, std::strerror(errno));
     struct stat about {};
-    ::fstat(file_, &about);
-    if (S_ISDIR(about.st_mode)) {
-      close();
-      fail("{} is a directory, not a text file", name_);
-    }
+    ::fstat(file_.get(), &about);
+    require(!S_ISDIR(about.st_mode), "{} is a directory, not a text file", name_);
     size_ = S_ISREG(about.st_mode) ? static_cast<uint64_t>(about.st_size) : 0;
     head_.resize(6);
     size_t filled = 0;
-    while (const size_t count = filled < head_.size() ? read_some(head_.data() + filled, head_.size() - filled) : 0) {
+    while (const size_t count = read_some(file_, head_.data() + filled, head_.size() - filled, name_)) {
       filled += count;
     }
     head_.resize(filled);
   }
-  ~RawFile() { close(); }
-  RawFile(const RawFile&) = delete;
-  RawFile& operator=(const RawFile&) = delete;
 
   // Returns the number of bytes read, or -1 at the end, as Boost.Iostreams requires.
   std::streamsize read(char* buffer, std::streamsize bytes) {
@@ -132,7 +130,7 @@ class RawFile {
       std::copy_n(head_.data() + head_used_, count, buffer);
       head_used_ += count;
     } else {
-      count = read_some(buffer, static_cast<size_t>(bytes));
+      count = read_some(file_, buffer, static_cast<size_t>(bytes), name_);
     }
     position_ += count;
     if (starts_with(kZstd)) {
@@ -155,35 +153,11 @@ class RawFile {
   static constexpr std::string_view kZstd = "\x28\xB5\x2F\xFD";
 
  private:
-  size_t read_some(char* buffer, size_t bytes) {
-    while (true) {
-      const ssize_t count = ::read(file_, buffer, bytes);
-      if (count >= 0) {
-        return static_cast<size_t>(count);
-      }
-      require(errno == EINTR, "cannot read {}: {}", name_, std::strerror(errno));
-    }
-  }
-
-  void close() {
-    if (file_ > STDIN_FILENO) {
-      ::close(file_);
-    }
-  }
-
   std::string name_, head_;
-  int file_ = -1;
+  Descriptor file_;
   size_t head_used_ = 0;
   uint64_t size_ = 0, position_ = 0;
   ZstdFrames frames_;
-};
-
-// Boost.Iostreams copies this in place of the file.
-struct RawSource {
-  using char_type = char;
-  using category = io::source_tag;
-  std::streamsize read(char* buffer, std::streamsize bytes) { return file->read(buffer, bytes); }
-  RawFile* file;
 };
 
 }  // namespace
@@ -197,11 +171,39 @@ struct LineReader::State {
     } else if (file.starts_with(RawFile::kZstd)) {
       text.push(io::zstd_decompressor());
     }
-    text.push(RawSource{&file});
+    text.push(boost::ref(file));
   }
 
-  bool fill();
-  void append(std::string& line, std::string_view part);
+  // Reads the next block of text; false at the end.
+  bool fill() {
+    std::streamsize count = 0;
+    try {
+      count = text.sgetn(block.data(), static_cast<std::streamsize>(block.size()));
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception&) {
+      fail("{} is damaged or truncated: it cannot be decompressed after line {}", file.name(), lines);
+    }
+    if (count <= 0) {
+      require(!file.ends_inside_frame(), "{} is truncated: its compressed data ends after line {}", file.name(), lines);
+      return false;
+    }
+    rest = {block.data(), static_cast<size_t>(count)};
+    if (bytes == 0 && !keep_mark && rest.starts_with("\xEF\xBB\xBF")) {
+      rest.remove_prefix(3);
+    }
+    bytes += static_cast<uint64_t>(count);
+    return true;
+  }
+
+  void append(std::string& line, std::string_view part) {
+    require(part.find('\0') == std::string_view::npos,
+            "{} is not a UTF-8 text file: line {} has a zero byte; convert it to UTF-8 text first", file.name(),
+            lines + 1);
+    const size_t room = kLongestLine - line.size();
+    cut |= part.size() > room;
+    line.append(part.substr(0, room));
+  }
 
   RawFile file;
   io::filtering_istreambuf text;
@@ -212,37 +214,6 @@ struct LineReader::State {
   uint64_t bytes = 0;
   bool cut = false;
 };
-
-// Reads the next block of text; false at the end.
-bool LineReader::State::fill() {
-  std::streamsize count = 0;
-  try {
-    count = text.sgetn(block.data(), static_cast<std::streamsize>(block.size()));
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception&) {
-    fail("{} is damaged or truncated: it cannot be decompressed after line {}", file.name(), lines);
-  }
-  if (count <= 0) {
-    require(!file.ends_inside_frame(), "{} is truncated: its compressed data ends after line {}", file.name(), lines);
-    return false;
-  }
-  rest = {block.data(), static_cast<size_t>(count)};
-  if (bytes == 0 && !keep_mark && rest.starts_with("\xEF\xBB\xBF")) {
-    rest.remove_prefix(3);
-  }
-  bytes += static_cast<uint64_t>(count);
-  return true;
-}
-
-void LineReader::State::append(std::string& line, std::string_view part) {
-  require(part.find('\0') == std::string_view::npos,
-          "{} is not a UTF-8 text file: line {} has a zero byte; convert it to UTF-8 text first", file.name(),
-          lines + 1);
-  const size_t room = kLongestLine - line.size();
-  cut |= part.size() > room;
-  line.append(part.substr(0, room));
-}
 
 LineReader::LineReader(const std::string& path, bool keep_mark) : state_(std::make_unique<State>(path, keep_mark)) {}
 LineReader::~LineReader() = default;

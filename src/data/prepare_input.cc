@@ -1,11 +1,8 @@
 #include "data/prepare_input.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -135,11 +132,8 @@ TextSet read_text_set(const std::string& source, const std::string& target) {
   return set;
 }
 
-PairStore::PairStore(const std::filesystem::path& path) : writer_(path) {}
-
 PairStore::~PairStore() {
-  if (file_ >= 0) {
-    ::close(file_);
+  if (file_.open()) {
     ::unlink(writer_.path().c_str());
   }
 }
@@ -155,20 +149,14 @@ uint64_t PairStore::add(const std::string& source, const std::string& target) {
 
 void PairStore::end_writing() {
   writer_.finish(false);
-  file_ = ::open(writer_.path().c_str(), O_RDONLY | O_CLOEXEC);
-  require(file_ >= 0, "cannot read {}: {}", writer_.path().string(), std::strerror(errno));
+  file_ = open_to_read(writer_.path());
 }
 
 void PairStore::read(uint64_t place, std::string& source, std::string& target) const {
-  const auto read_at = [&](void* data, size_t bytes, uint64_t at) {
-    const ssize_t count = ::pread(file_, data, bytes, static_cast<off_t>(at));
-    require(count == static_cast<ssize_t>(bytes), "cannot read {}: {}", writer_.path().string(),
-            count < 0 ? std::strerror(errno) : "it has become shorter");
-  };
   Record record;
-  read_at(&record, sizeof record, place);
+  read_at(file_, &record, sizeof record, place, writer_.path());
   source.resize(size_t{record.source} + record.target);
-  read_at(source.data(), source.size(), place + sizeof record);
+  read_at(file_, source.data(), source.size(), place + sizeof record, writer_.path());
   target = source.substr(record.source);
   source.resize(record.source);
 }

@@ -56,10 +56,8 @@ TextSet read_text_set(const std::string& source, const std::string& target);
 // Pairs of lines in a file, written one after the other and then read in any order.
 class PairStore {
  public:
-  explicit PairStore(const std::filesystem::path& path);
+  explicit PairStore(const std::filesystem::path& path) : writer_(path) {}
   ~PairStore();
-  PairStore(const PairStore&) = delete;
-  PairStore& operator=(const PairStore&) = delete;
 
   uint64_t add(const std::string& source, const std::string& target);  // returns the pair's position
   void end_writing();
@@ -68,7 +66,7 @@ class PairStore {
 
  private:
   FileWriter writer_;
-  int file_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace tandem::data

@@ -1,11 +1,11 @@
 #include "data/prepared.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/manifest.h"
+#include "core/parse.h"
 
 namespace tandem::data {
 
@@ -16,16 +16,8 @@ namespace {
 constexpr uint64_t kLargestText = uint64_t{1} << 30;
 
 std::vector<std::string> read_lines(const fs::path& directory, const Manifest& manifest, const char* role) {
-  std::vector<std::string> lines;
   const ManifestFile* const file = manifest.find(role);
-  if (file == nullptr) {
-    return lines;
-  }
-  std::istringstream content(read_file(directory / file->name, kLargestText));
-  for (std::string line; std::getline(content, line);) {
-    lines.push_back(line);
-  }
-  return lines;
+  return file == nullptr ? std::vector<std::string>{} : split(read_file(directory / file->name, kLargestText), '\n');
 }
 
 TextPairs read_pairs(const fs::path& directory, const Manifest& manifest, const char* source, const char* target) {
@@ -33,12 +25,6 @@ TextPairs read_pairs(const fs::path& directory, const Manifest& manifest, const 
   require(pairs.source.size() == pairs.target.size(), "{}: the {} has {} lines but the {} has {}", directory.string(),
           source, pairs.source.size(), target, pairs.target.size());
   return pairs;
-}
-
-fs::path file_of(const fs::path& directory, const Manifest& manifest, const char* role) {
-  const ManifestFile* const file = manifest.find(role);
-  require(file != nullptr, "{} has no {}; prepare it again", directory.string(), role);
-  return directory / file->name;
 }
 
 std::string fingerprint_of(const Manifest& manifest) {
@@ -59,7 +45,7 @@ Prepared Prepared::open(const fs::path& directory) {
   require(manifest.kind == kPreparedKind, "{} holds a {}, not prepared data", directory.string(), manifest.kind);
   const std::vector<std::string> damage = find_damage(directory, manifest);
   require(damage.empty(), "{}; prepare the data again", damage.empty() ? "" : damage.front());
-  const auto path = [&](const char* role) { return file_of(directory, manifest, role); };
+  const auto path = [&](const char* role) { return file_of(directory, manifest, role, "; prepare it again"); };
   const bool joint = manifest.find(role::kTargetTokenizer) == nullptr;
   Prepared prepared{.directory = directory,
                     .train = Corpus::open(path(role::kCorpus), false),  // its checksum has just been compared

@@ -4,7 +4,6 @@
 
 #include "core/log.h"
 #include "decode/batches.h"
-#include "decode/split_line.h"
 
 namespace tandem::decode {
 

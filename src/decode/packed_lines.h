@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "model/batch.h"
 #include "tensor/arena.h"
+#include "text/subwords.h"
 
 namespace tandem::decode {
 
@@ -46,14 +47,40 @@ class UploadTables {
 // Sentences one after the other, without padding. They are given as ids without bos and eos.
 class PackedLines {
  public:
-  void add_source(std::span<const int32_t> ids);  // w1..wn eos
-  void add_target(std::span<const int32_t> ids);  // bos w1..wn
+  void add_source(std::span<const int32_t> ids) {  // w1..wn eos
+    tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+    tokens_.push_back(text::kEos);
+    end_sentence(ids.size() + 1);
+  }
+  void add_target(std::span<const int32_t> ids) {  // bos w1..wn
+    tokens_.push_back(text::kBos);
+    tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+    end_sentence(ids.size() + 1);
+  }
 
   int32_t rows() const { return starts_.back(); }
-  model::PackedSide upload(backend::Backend& backend, Arena& arena) const;  // valid until the arena is reset
+
+  // Valid until the arena is reset.
+  model::PackedSide upload(backend::Backend& backend, Arena& arena) const {
+    UploadTables tables;
+    const int64_t tokens_at = tables.add(tokens_), position_at = tables.add(position_), starts_at = tables.add(starts_);
+    tables.upload(backend, arena);
+    model::PackedSide side;
+    side.tokens = tables.table(tokens_at, 1, static_cast<int64_t>(tokens_.size()));
+    side.position = tables.table(position_at, 1, static_cast<int64_t>(position_.size()));
+    side.starts = tables.table(starts_at, 1, static_cast<int64_t>(starts_.size()));
+    side.longest = longest_;
+    return side;
+  }
 
  private:
-  void end_sentence(size_t length);
+  void end_sentence(size_t length) {
+    for (size_t i = 0; i < length; ++i) {
+      position_.push_back(static_cast<int32_t>(i));
+    }
+    starts_.push_back(static_cast<int32_t>(tokens_.size()));
+    longest_ = std::max(longest_, static_cast<int64_t>(length));
+  }
 
   std::vector<int32_t> tokens_, position_, starts_{0};
   int64_t longest_ = 0;

@@ -1,7 +1,8 @@
-#include "decode/split_line.h"
-
+// Cuts a line that is too long for the model into parts that are not.
 #include <algorithm>
 #include <array>
+
+#include "decode/line_translator.h"
 
 namespace tandem::decode {
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "dist/communicator.h"
-
 namespace tandem::dist {
 
 namespace {

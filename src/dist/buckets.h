@@ -5,15 +5,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "dist/communicator.h"
+
 namespace tandem::dist {
 
 // Elements [begin, begin + count) of the flat buffers.
-struct Bucket {
-  int64_t begin = 0;
-  int64_t count = 0;
-
-  bool operator==(const Bucket&) const = default;
-};
+using Bucket = Shard;
 
 struct BucketPlan {
   std::vector<Bucket> buckets;  // in the order in which they can start

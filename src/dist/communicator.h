@@ -35,6 +35,8 @@ namespace tandem::dist {
 struct Shard {
   int64_t begin = 0;
   int64_t count = 0;
+
+  bool operator==(const Shard&) const = default;
 };
 
 inline Shard shard_of(int64_t count, int size, int rank) {

@@ -70,6 +70,8 @@ class Transfer {
   DType type_;
 };
 
+void wait_sent(const std::vector<Transfer>& sends) { std::ranges::for_each(sends, &Transfer::wait_sent); }
+
 // Gathers every rank's shard from that rank; `except` (or -1) needs nothing.
 class Gather final : public GlooCall {
  public:
@@ -77,12 +79,11 @@ class Gather final : public GlooCall {
       : mesh_(mesh), buffer_(buffer), slot_(slot), except_(except) {}
 
   void begin() override {
-    for (int distance = 1; distance < mesh_.size() && mesh_.rank() != except_; ++distance) {
-      const int peer = mesh_.below(distance);
+    for (const int peer : mesh_.rank() == except_ ? std::vector<int>{} : mesh_.downwards()) {
       receives_.push_back(Transfer(mesh_, buffer_, peer, peer).receive_all(slot_));
     }
-    for (int distance = 1; distance < mesh_.size(); ++distance) {
-      if (const int peer = mesh_.above(distance); peer != except_) {
+    for (const int peer : mesh_.upwards()) {
+      if (peer != except_) {
         sends_.push_back(Transfer(mesh_, buffer_, peer, mesh_.rank()).send_all(slot_));
       }
     }
@@ -92,9 +93,7 @@ class Gather final : public GlooCall {
     for (const Transfer& receive : receives_) {
       receive.wait_received(false, meanwhile);
     }
-    for (const Transfer& send : sends_) {
-      send.wait_sent();
-    }
+    wait_sent(sends_);
   }
 
  private:
@@ -124,13 +123,10 @@ class Broadcast final : public GlooCall {
       return Transfer(mesh_, buffer_, root_, mesh_.rank()).receive_all(slot_).wait_received(false, [] {});
     }
     std::vector<Transfer> sends;
-    for (int distance = 1; distance < mesh_.size(); ++distance) {
-      const int peer = mesh_.above(distance);
+    for (const int peer : mesh_.upwards()) {
       sends.push_back(Transfer(mesh_, buffer_, peer, peer).send_all(slot_));
     }
-    for (const Transfer& send : sends) {
-      send.wait_sent();
-    }
+    wait_sent(sends);
   }
 
   GlooMesh& mesh_;
@@ -195,13 +191,11 @@ class Sum final : public GlooCall {
         receive_from_all(i);
       }
     }
-    for (int distance = 1; distance < mesh_.size() && !sums_.empty(); ++distance) {
+    for (const int peer : sums_.empty() ? std::vector<int>{} : mesh_.downwards()) {
       // May overwrite the send buffer: a peer cannot have its sum before it has received all of that.
-      const int peer = mesh_.below(distance);
       receives_.push_back(Transfer(mesh_, sums_, peer, peer).receive_all(sum_slot_));
     }
-    for (int distance = 1; distance < mesh_.size(); ++distance) {
-      const int peer = mesh_.above(distance);
+    for (const int peer : mesh_.upwards()) {
       sends_.push_back(Transfer(mesh_, values_, peer, peer).send_all(slot_));
       if (!sums_.empty()) {
         sum_sends_.emplace_back(mesh_, sums_, peer, mesh_.rank());
@@ -217,11 +211,8 @@ class Sum final : public GlooCall {
     for (const Transfer& receive : receives_) {
       receive.wait_received(true, meanwhile);
     }
-    for (const std::vector<Transfer>* sends : {&sends_, &sum_sends_}) {
-      for (const Transfer& send : *sends) {
-        send.wait_sent();
-      }
-    }
+    wait_sent(sends_);
+    wait_sent(sum_sends_);
   }
 
  private:
@@ -234,16 +225,14 @@ class Sum final : public GlooCall {
     ring_ = stride_ * std::min(kWindow, pieces_);
     staging_.resize(std::max(staging_.size(), ring_ * mesh_.size()));
     arrivals_.resize(mesh_.size());
-    for (int distance = 1; distance < mesh_.size(); ++distance) {
-      const int peer = mesh_.below(distance);
+    for (const int peer : mesh_.upwards()) {
       arrivals_[peer] = std::make_unique<GlooChannel>(mesh_, peer, staging_.data() + ring_ * peer, ring_);
     }
   }
 
   void receive_from_all(int64_t piece) {
-    for (int distance = 1; distance < mesh_.size() && piece < pieces_; ++distance) {
-      arrivals_[mesh_.below(distance)]->receive(slot_ + piece, piece % kWindow * stride_,
-                                                piece_of(own_, values_.dtype, piece).bytes);
+    for (const int peer : piece < pieces_ ? mesh_.downwards() : std::vector<int>{}) {
+      arrivals_[peer]->receive(slot_ + piece, piece % kWindow * stride_, piece_of(own_, values_.dtype, piece).bytes);
     }
   }
 
@@ -306,22 +295,6 @@ class Sum final : public GlooCall {
   std::vector<Transfer> receives_;                      // sums from peers
 };
 
-// A sum that is thrown away.
-class Barrier final : public GlooCall {
- public:
-  Barrier(GlooMesh& mesh, GlooStaging& staging, uint64_t slot, uint64_t second_slot)
-      : sum_(mesh, staging, host_view(&nothing_, 1, 1), host_view(&nothing_, 1, 1), slot, second_slot) {}
-
-  void finish(const std::function<void()>& meanwhile) override {
-    sum_.begin();
-    sum_.finish(meanwhile);
-  }
-
- private:
-  int32_t nothing_ = 0;
-  Sum sum_;
-};
-
 }  // namespace
 
 std::unique_ptr<GlooCall> make_gloo_call(GlooMesh& mesh, GlooStaging& staging, const Collective& call, uint64_t slot,
@@ -329,6 +302,7 @@ std::unique_ptr<GlooCall> make_gloo_call(GlooMesh& mesh, GlooStaging& staging, c
   using Kind = Collective::Kind;
   switch (call.kind) {
     case Kind::all_reduce:
+    case Kind::barrier:
       return std::make_unique<Sum>(mesh, staging, call.buffer, call.buffer, slot, second_slot);
     case Kind::rounded_all_reduce:
       return std::make_unique<Sum>(mesh, staging, call.sums, call.buffer, slot, second_slot);
@@ -338,8 +312,6 @@ std::unique_ptr<GlooCall> make_gloo_call(GlooMesh& mesh, GlooStaging& staging, c
       return std::make_unique<Gather>(mesh, call.buffer, slot);
     case Kind::broadcast:
       return std::make_unique<Broadcast>(mesh, call.buffer, call.root, slot, second_slot);
-    case Kind::barrier:
-      return std::make_unique<Barrier>(mesh, staging, slot, second_slot);
   }
   fail("no such collective");
 }

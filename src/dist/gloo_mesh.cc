@@ -5,7 +5,6 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 #include <net/if.h>
-#include <netdb.h>
 
 #include <algorithm>
 #include <thread>
@@ -31,21 +30,15 @@ std::string without_source_file(const std::string& message) {
   return message.starts_with("[") && end != std::string::npos ? message.substr(end + 2) : message;
 }
 
-// Gloo reads getaddrinfo's result even if it failed, so a bad name must not reach it.
-void require_address(const std::string& name) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int result = getaddrinfo(name.c_str(), nullptr, &hints, &found);
-  require(result == 0, "it does not resolve ({})", gai_strerror(result));
-  freeaddrinfo(found);
-}
-
 }  // namespace
 
 GlooMesh::GlooMesh(gloo::rendezvous::Store& store, int rank, int size, const std::string& address,
                    std::chrono::milliseconds timeout)
     : rank_(rank), size_(size), timeout_(timeout), stop_reasons_(size), stop_reason_channels_(size) {
+  for (int distance = 1; distance < size; ++distance) {
+    upwards_.push_back((rank + distance) % size);
+  }
+  downwards_.assign(upwards_.rbegin(), upwards_.rend());
   meet(store);
   connect(store, address);
   expect_stop_reasons();
@@ -79,7 +72,7 @@ void GlooMesh::connect(gloo::rendezvous::Store& store, const std::string& addres
     if (if_nametoindex(address.c_str()) != 0) {
       where.iface = address;
     } else {
-      require_address(address);
+      require_host(address);  // Gloo reads getaddrinfo's result even if it failed, so a bad name must not reach it
       where.hostname = address;
     }
     std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(where);
@@ -95,12 +88,10 @@ void GlooMesh::connect(gloo::rendezvous::Store& store, const std::string& addres
 }
 
 void GlooMesh::expect_stop_reasons() {
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer != rank_) {
-      StopReason& text = stop_reasons_[peer];
-      stop_reason_channels_[peer] = std::make_unique<GlooChannel>(*this, peer, text.data(), text.size());
-      stop_reason_channels_[peer]->receive(kReasonSlot, 0, text.size());
-    }
+  for (const int peer : upwards_) {
+    StopReason& text = stop_reasons_[peer];
+    stop_reason_channels_[peer] = std::make_unique<GlooChannel>(*this, peer, text.data(), text.size());
+    stop_reason_channels_[peer]->receive(kReasonSlot, 0, text.size());
   }
 }
 
@@ -110,13 +101,11 @@ void GlooMesh::synchronize() {
   std::vector<char> bytes(size_);
   char own = 0;
   std::vector<std::unique_ptr<GlooChannel>> channels;
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer != rank_) {
-      channels.push_back(std::make_unique<GlooChannel>(*this, peer, &bytes[peer], 1));
-      channels.back()->receive(kGreetingSlot, 0, 1);
-      channels.push_back(std::make_unique<GlooChannel>(*this, peer, &own, 1));
-      channels.back()->send(kGreetingSlot, 0, 1);
-    }
+  for (const int peer : upwards_) {
+    channels.push_back(std::make_unique<GlooChannel>(*this, peer, &bytes[peer], 1));
+    channels.back()->receive(kGreetingSlot, 0, 1);
+    channels.push_back(std::make_unique<GlooChannel>(*this, peer, &own, 1));
+    channels.back()->send(kGreetingSlot, 0, 1);
   }
   for (size_t i = 0; i < channels.size(); i += 2) {
     channels[i]->wait_received(0);
@@ -130,11 +119,9 @@ void GlooMesh::send_stop_reason(const std::string& reason) {
   reason.copy(text.data(), text.size() - 1);
   std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> messages(size_);
   const auto for_peers = [&](const auto& action) {
-    for (int peer = 0; peer < size_; ++peer) {
+    for (const int peer : upwards_) {
       try {
-        if (peer != rank_) {
-          action(peer);
-        }
+        action(peer);
       } catch (const std::exception&) {
         messages[peer].reset();
       }

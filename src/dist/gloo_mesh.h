@@ -38,8 +38,9 @@ class GlooMesh {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  int above(int distance) const { return (rank_ + distance) % size_; }
-  int below(int distance) const { return (rank_ + size_ - distance) % size_; }
+  // All other ranks: from the next one up on, and from the next one down.
+  const std::vector<int>& upwards() const { return upwards_; }
+  const std::vector<int>& downwards() const { return downwards_; }
 
   // Does the work, which `what` names in messages. If it fails, the reason is sent to the peers and the connections are
   // closed; afterwards every call fails at once.
@@ -65,6 +66,7 @@ class GlooMesh {
 
   const int rank_;
   const int size_;
+  std::vector<int> upwards_, downwards_;
   const std::chrono::milliseconds timeout_;
   std::string what_;  // the work under way
   bool sent_stop_reason_ = false;

@@ -153,9 +153,8 @@ void Heartbeat::on_failure(std::function<void(const std::string&)> action) {
     actions_.push_back(std::move(action));
     return;
   }
-  const std::string reason = failure_;
   lock.unlock();
-  action(reason);
+  action(failure_);  // it never changes again
 }
 
 void Heartbeat::set_rank_0(const std::string& name) {

@@ -7,11 +7,11 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace tandem::dist {
 namespace {
@@ -75,12 +75,10 @@ std::optional<Message> MessageReader::next() {
 }
 
 int number_of(const std::string& field, int low, int high) {
-  int value = 0;
-  const char* end = field.data() + field.size();
-  const auto [rest, error] = std::from_chars(field.data(), end, value);
-  require(error == std::errc() && rest == end && value >= low && value <= high, "'{}' is not a number from {} to {}",
-          printable(field, 40), low, high);
-  return value;
+  const auto value = parse_number<int>(field);
+  require(value && *value >= low && *value <= high, "'{}' is not a number from {} to {}", printable(field, 40), low,
+          high);
+  return *value;
 }
 
 const std::string& field_of(const Message& message, size_t i) {

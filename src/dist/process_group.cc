@@ -21,7 +21,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kCauseTime{2000};   // from a failed call to the news of the cause
 constexpr milliseconds kSlack{10000};      // so that the server's own limits come first
 constexpr milliseconds kAnswerTime{5000};  // for an answer of the server to arrive
-constexpr size_t kLongestText = 1U << 20;  // bytes of a text for gather()
 
 // Gloo's store on top of the rendezvous: the ranks of one communicator exchange their addresses through it.
 class GlooStore final : public gloo::rendezvous::Store {
@@ -138,16 +137,6 @@ class JoinedProcessGroup final : public ProcessGroup {
     return *communicators_.back();
   }
 
-  std::vector<std::string> gather(const std::string& text) override {
-    require(text.size() <= kLongestText, "a text of {} bytes is too long to be gathered", text.size());
-    return guard([&] {
-      Message answer = work_->ask({"gather", text}, from_now(options_.collective_timeout));
-      require(static_cast<int>(answer.size()) == size() + 1, "the gather returned {} texts", answer.size() - 1);
-      answer.erase(answer.begin());
-      return answer;
-    });
-  }
-
   void on_failure(std::function<void(const std::string&)> action) override {
     heartbeat_->on_failure(std::move(action));
   }
@@ -176,28 +165,18 @@ class JoinedProcessGroup final : public ProcessGroup {
   }
 
   void join(const Identity& identity, Deadline deadline) {
-    JoiningRank self;
-    self.size = size();
-    self.member = {.rank = rank(),
-                   .node = node(),
-                   .host = world_.host,
-                   .address = local_address(work_->socket()),
-                   .interface = interface_of(local_address(work_->socket())),
-                   .identity = identity};
-    const Message group = guard([&] { return work_->ask(to_message(self), deadline); });
-    constexpr int kFields = 6;
+    const std::string address = local_address(work_->socket());
+    const RankInfo self{rank(), node(), world_.host, address, interface_of(address)};
+    const Message group = guard([&] { return work_->ask(to_message({self, identity, size()}), deadline); });
+    constexpr int kFields = 4;
     require(static_cast<int>(group.size()) == 1 + kFields * size(), "the list of ranks has {} fields", group.size());
     for (int i = 0; i < size(); ++i) {
       const std::string* fields = &group[1 + kFields * i];
-      RankInfo member{.rank = i,
-                      .node = number_of(fields[5], 0, 1 << 30),
-                      .host = printable(fields[0], 255),
-                      .address = printable(fields[1], 255),
-                      .interface = printable(fields[2], 64),
-                      .identity = identity};
-      member.identity.checkpoint = fields[3];
-      member.identity.device = fields[4];
-      infos_.push_back(std::move(member));
+      infos_.push_back({.rank = i,
+                        .node = number_of(fields[3], 0, 1 << 30),
+                        .host = printable(fields[0], 255),
+                        .address = printable(fields[1], 255),
+                        .interface = printable(fields[2], 64)});
     }
     heartbeat_->set_rank_0(name_of(0));
     if (world_.started_by == "mpirun") {
@@ -282,9 +261,9 @@ class JoinedProcessGroup final : public ProcessGroup {
 
 class SingleProcessGroup final : public ProcessGroup {
  public:
-  SingleProcessGroup(const World& world, const Identity& identity) {
+  explicit SingleProcessGroup(const World& world) {
     world_ = world;
-    infos_ = {{.rank = 0, .node = 0, .host = world.host, .address = "", .interface = "", .identity = identity}};
+    infos_ = {{.rank = 0, .node = 0, .host = world.host, .address = "", .interface = ""}};
     communicators_.push_back(make_single_communicator());
   }
 
@@ -296,17 +275,14 @@ class SingleProcessGroup final : public ProcessGroup {
     return *communicators_.emplace_back(make_single_communicator());
   }
 
-  std::vector<std::string> gather(const std::string& text) override { return {text}; }
-
   void on_failure(std::function<void(const std::string&)> action) override {
     std::unique_lock lock(mutex_);
     if (failure_.empty()) {
       actions_.push_back(std::move(action));
       return;
     }
-    const std::string reason = failure_;
     lock.unlock();
-    action(reason);
+    action(failure_);  // it never changes again
   }
 
   std::string failure() const override {
@@ -343,15 +319,30 @@ class SingleProcessGroup final : public ProcessGroup {
 
 std::string ProcessGroup::name_of(int rank) const { return describe(rank, infos_.at(static_cast<size_t>(rank)).host); }
 
-std::unique_ptr<ProcessGroup> make_single_process_group(const Identity& identity, const World& world) {
-  return std::make_unique<SingleProcessGroup>(world, identity);
+std::string ProcessGroup::broadcast(const std::string& text, int root) {
+  auto size = static_cast<int32_t>(text.size());
+  communicator().broadcast(host_view(&size, 1, 1), root);
+  std::vector<int32_t> words((static_cast<size_t>(size) + 3) / 4);
+  if (rank() == root) {
+    std::copy_n(text.data(), text.size(), reinterpret_cast<char*>(words.data()));
+  }
+  communicator().broadcast(host_view(words.data(), 1, static_cast<int64_t>(words.size())), root);
+  return {reinterpret_cast<const char*>(words.data()), static_cast<size_t>(size)};
+}
+
+std::vector<std::string> ProcessGroup::gather(const std::string& text) {
+  std::vector<std::string> texts;
+  for (int root = 0; root < size(); ++root) {
+    texts.push_back(broadcast(text, root));
+  }
+  return texts;
 }
 
 std::unique_ptr<ProcessGroup> join_process_group(const World& world, const Identity& identity,
                                                  const ProcessGroupOptions& options) {
   require(world.size >= 1 && world.rank >= 0 && world.rank < world.size, "rank {} of {} ranks", world.rank, world.size);
   if (world.size == 1) {
-    return make_single_process_group(identity, world);
+    return std::make_unique<SingleProcessGroup>(world);
   }
   require(!world.secret.empty(), "the ranks have no secret: set TANDEM_SECRET to the same text for all of them");
   return std::make_unique<JoinedProcessGroup>(world, identity, options);

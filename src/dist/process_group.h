@@ -37,7 +37,6 @@ struct RankInfo {
   std::string host;       // its name
   std::string address;    // the address at which the other ranks reach it
   std::string interface;  // the network interface that has this address
-  Identity identity;
 };
 
 struct ProcessGroupOptions {
@@ -70,8 +69,10 @@ class ProcessGroup {
   // this with the same name, which is used once. It lives as long as the process group.
   virtual Communicator& add_communicator(const std::string& name, const std::vector<int>& ranks) = 0;
 
-  // All ranks' texts, by rank; called by all. Each text has at most a megabyte.
-  virtual std::vector<std::string> gather(const std::string& text) = 0;
+  // What rank `root` holds, on all ranks; called by all.
+  std::string broadcast(const std::string& text, int root);
+  // All ranks' texts, by rank; called by all.
+  std::vector<std::string> gather(const std::string& text);
 
   // `action` is called once with failure(), from a thread of the process group or, after stop(), from its caller; at
   // once if the process group has already failed. It must not wait for other functions of this class.
@@ -95,9 +96,6 @@ class ProcessGroup {
 // Returns when all ranks have joined; otherwise an Error names the missing ranks, or the difference.
 std::unique_ptr<ProcessGroup> join_process_group(const World& world, const Identity& identity,
                                                  const ProcessGroupOptions& options = {});
-
-// A process group of one rank.
-std::unique_ptr<ProcessGroup> make_single_process_group(const Identity& identity = {}, const World& world = {});
 
 // Sums over ranks on several hosts are made inside each host first, then between hosts, so that the traffic on the
 // network does not grow with the number of ranks on a host. The order of additions is fixed: the ranks of a host, then

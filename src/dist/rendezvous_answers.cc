@@ -1,7 +1,6 @@
 // The rendezvous server's answers to messages.
 #include <algorithm>
 #include <climits>
-#include <utility>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -17,30 +16,34 @@ constexpr size_t kMessageLimit = 2U << 20;  // bytes, once the secret is proven
 constexpr int kMostWarnings = 3;            // log at most so many wrong secrets
 constexpr size_t kStoreLimit = 256U << 20;  // bytes of all values together
 
-std::string name_of(const RankInfo& member) { return describe(member.rank, member.host); }
+std::string name_of(const JoiningRank& rank) { return describe(rank.member.rank, rank.member.host); }
 
-std::string difference(const RankInfo& a, const RankInfo& b) {
-  const auto compare = [&](const char* what, const std::string& of_a, const std::string& of_b, const char* advice) {
-    return of_a == of_b ? ""
-                        : fmt::format("{} has another {} ({}) than {} ({}): {}", name_of(a), what, printable(of_a, 60),
-                                      name_of(b), printable(of_b, 60), advice);
-  };
-  std::string found = compare("version of the program", a.identity.version, b.identity.version,
-                              "use the same binary on all hosts (tandem launch --push copies it)");
-  if (found.empty()) {
-    found = compare("config", a.identity.config, b.identity.config,
-                    "use the same config and settings on all hosts (tandem launch --push copies the file)");
+// What must be equal everywhere.
+struct Common {
+  const char* name;
+  std::string Identity::*member;
+  const char* advice;
+};
+constexpr Common kCommon[] = {
+    {"version of the program", &Identity::version, "use the same binary on all hosts (tandem launch --push copies it)"},
+    {"config", &Identity::config,
+     "use the same config and settings on all hosts (tandem launch --push copies the file)"},
+    {"data", &Identity::data, "use the same prepared data on all hosts (tandem launch --push copies it)"},
+};
+
+std::string difference(const JoiningRank& a, const JoiningRank& b) {
+  for (const auto& [what, member, advice] : kCommon) {
+    if (a.identity.*member != b.identity.*member) {
+      return fmt::format("{} has another {} ({}) than {} ({}): {}", name_of(a), what, printable(a.identity.*member, 60),
+                         name_of(b), printable(b.identity.*member, 60), advice);
+    }
   }
-  if (found.empty()) {
-    found = compare("data", a.identity.data, b.identity.data,
-                    "use the same prepared data on all hosts (tandem launch --push copies it)");
-  }
-  return found;
+  return "";
 }
 
 std::string step_of(const std::string& checkpoint) { return checkpoint.substr(0, checkpoint.find(' ')); }
 
-std::string conflict(const RankInfo& a, const RankInfo& b) {
+std::string conflict(const JoiningRank& a, const JoiningRank& b) {
   const std::string& own = a.identity.checkpoint;
   const std::string& other = b.identity.checkpoint;
   if (!own.empty() && own != other && step_of(own) == step_of(other)) {
@@ -48,7 +51,7 @@ std::string conflict(const RankInfo& a, const RankInfo& b) {
         "{} has another checkpoint of step {} than {} ({} and {}): remove the run directory of one of them", name_of(a),
         printable(step_of(own), 20), name_of(b), printable(own, 60), printable(other, 60));
   }
-  if (!a.identity.device.empty() && a.host == b.host && a.identity.device == b.identity.device) {
+  if (!a.identity.device.empty() && a.member.host == b.member.host && a.identity.device == b.identity.device) {
     return fmt::format("{} uses the same GPU as {} ({}): start at most as many workers on a host as it has GPUs",
                        name_of(a), name_of(b), printable(a.identity.device, 60));
   }
@@ -56,18 +59,17 @@ std::string conflict(const RankInfo& a, const RankInfo& b) {
 }
 
 // Why the candidate may not join, or "". `present` has an entry for each rank; all are compared with rank 0.
-std::string reason_to_refuse(const JoiningRank& candidate, const std::vector<std::optional<RankInfo>>& present) {
-  const RankInfo& member = candidate.member;
+std::string reason_to_refuse(const JoiningRank& candidate, const std::vector<std::optional<JoiningRank>>& present) {
   if (candidate.size != static_cast<int>(present.size())) {
-    return fmt::format("{} was given {} as the number of ranks, but rank 0 was given {}", name_of(member),
+    return fmt::format("{} was given {} as the number of ranks, but rank 0 was given {}", name_of(candidate),
                        candidate.size, present.size());
   }
   for (const auto& other : present) {
-    std::string found = other ? conflict(member, *other) : "";
-    if (found.empty() && other && member.rank == 0) {
-      found = difference(*other, member);
-    } else if (found.empty() && other && other->rank == 0) {
-      found = difference(member, *other);
+    std::string found = other ? conflict(candidate, *other) : "";
+    if (found.empty() && other && candidate.member.rank == 0) {
+      found = difference(*other, candidate);
+    } else if (found.empty() && other && other->member.rank == 0) {
+      found = difference(candidate, *other);
     }
     if (!found.empty()) {
       return found;
@@ -78,19 +80,13 @@ std::string reason_to_refuse(const JoiningRank& candidate, const std::vector<std
 
 JoiningRank to_candidate(const Message& message, int rank) {
   require(message.size() == 11, "a join of {} fields, not 11", message.size());
-  JoiningRank candidate;
-  candidate.size = number_of(message[1], 1, INT_MAX);
-  candidate.member = {.rank = rank,
-                      .node = number_of(message[2], 0, INT_MAX),
-                      .host = printable(message[3], 255),
-                      .address = printable(message[4], 255),
-                      .interface = printable(message[5], 64),
-                      .identity = {.version = message[6],
-                                   .config = message[7],
-                                   .data = message[8],
-                                   .checkpoint = message[9],
-                                   .device = message[10]}};
-  return candidate;
+  return {.member = {.rank = rank,
+                     .node = number_of(message[2], 0, INT_MAX),
+                     .host = printable(message[3], 255),
+                     .address = printable(message[4], 255),
+                     .interface = printable(message[5], 64)},
+          .identity = {message[6], message[7], message[8], message[9], message[10]},
+          .size = number_of(message[1], 1, INT_MAX)};
 }
 
 }  // namespace
@@ -100,18 +96,18 @@ std::string describe(int rank, const std::string& host) {
 }
 
 Message to_message(const JoiningRank& candidate) {
-  const RankInfo& member = candidate.member;
+  const auto& [member, identity, size] = candidate;
   return {"join",
-          std::to_string(candidate.size),
+          std::to_string(size),
           std::to_string(member.node),
           member.host,
           member.address,
           member.interface,
-          member.identity.version,
-          member.identity.config,
-          member.identity.data,
-          member.identity.checkpoint,
-          member.identity.device};
+          identity.version,
+          identity.config,
+          identity.data,
+          identity.checkpoint,
+          identity.device};
 }
 
 void RendezvousServer::handle(Connection& connection, const Message& message) {
@@ -147,7 +143,7 @@ void RendezvousServer::handle_hello(Connection& connection, const Message& messa
   }
   Rank& rank = ranks_[number];
   const bool heartbeat = message[1] == "heart";
-  if ((heartbeat ? rank.heartbeat : rank.work) != nullptr || infos_[number]) {
+  if ((heartbeat ? rank.heartbeat : rank.work) != nullptr || joined_[number]) {
     refusals_.push_back(fmt::format("a second process, at {}, claimed to be rank {}", connection.from, number));
     return refuse(fmt::format("{} is already there: two processes were given the same rank", name_of(number)));
   }
@@ -179,7 +175,6 @@ void RendezvousServer::handle_heartbeat(Connection& connection, const Message& m
 }
 
 void RendezvousServer::handle_work(Connection& connection, const Message& message) {
-  Rank& rank = ranks_[connection.rank];
   if (message[0] == "join") {
     handle_join(connection, message);
   } else if (message[0] == "set") {
@@ -189,33 +184,30 @@ void RendezvousServer::handle_work(Connection& connection, const Message& messag
     store_[message[1]] = value;
     send_to(connection, {"ok"});
     answer_gets(Clock::now());
-  } else if (message[0] == "get") {
+  } else {
+    require(message[0] == "get", "'{}' is not a request", printable(message[0], 40));
     connection.wanted = field_of(message, 1);
     connection.wanted_until = from_now(milliseconds(number_of(field_of(message, 2), 0, INT_MAX)));
     answer_gets(Clock::now());
-  } else {
-    require(message[0] == "gather", "'{}' is not a request", printable(message[0], 40));
-    rank.gathered = field_of(message, 1);
-    answer_gather();
   }
 }
 
 void RendezvousServer::handle_join(Connection& connection, const Message& message) {
   JoiningRank candidate = to_candidate(message, connection.rank);
   const std::string& seen = connection.from;
-  std::string objection = reason_to_refuse(candidate, infos_);
+  std::string objection = reason_to_refuse(candidate, joined_);
   if (objection.empty() && candidate.member.address != seen) {
     objection = fmt::format(
         "{} has address {} but connects from {}: it is behind an address translation, so the others cannot reach it",
         describe(connection.rank, candidate.member.host), candidate.member.address, seen);
   }
-  infos_[connection.rank] = candidate.member;
+  joined_[connection.rank] = candidate;
   if (!objection.empty()) {
     return fail_all(objection);
   }
-  const auto there = [](const std::optional<RankInfo>& member) { return member.has_value(); };
+  const auto there = [](const std::optional<JoiningRank>& rank) { return rank.has_value(); };
   const auto connected = [](const Rank& rank) { return rank.heartbeat != nullptr && rank.work != nullptr; };
-  if (failure_.empty() && std::ranges::all_of(infos_, there) && std::ranges::all_of(ranks_, connected)) {
+  if (failure_.empty() && std::ranges::all_of(joined_, there) && std::ranges::all_of(ranks_, connected)) {
     complete_group();
   }
 }
@@ -229,33 +221,18 @@ void RendezvousServer::complete_group() {
     own = own.empty() || is_loopback(own) ? local : own;
   }
   Message group{"group"};
-  for (auto& member : infos_) {
-    if (is_loopback(member->address) && !is_loopback(own)) {
-      member->address = own;
-      member->interface = interface_of(own);
+  for (auto& joined : joined_) {
+    RankInfo& member = joined->member;
+    if (is_loopback(member.address) && !is_loopback(own)) {
+      member.address = own;
+      member.interface = interface_of(own);
     }
-    group.insert(group.end(), {member->host, member->address, member->interface, member->identity.checkpoint,
-                               member->identity.device, std::to_string(member->node)});
+    group.insert(group.end(), {member.host, member.address, member.interface, std::to_string(member.node)});
   }
   complete_ = true;
   listener_ = Socket();
   for (const Rank& rank : ranks_) {
     send_to(*rank.work, group);
-  }
-}
-
-void RendezvousServer::answer_gather() {
-  if (!std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.gathered.has_value(); })) {
-    return;
-  }
-  Message all{"gathered"};
-  for (Rank& rank : ranks_) {
-    all.push_back(*std::exchange(rank.gathered, std::nullopt));
-  }
-  for (const Rank& rank : ranks_) {
-    if (rank.work != nullptr) {
-      send_to(*rank.work, all);
-    }
   }
 }
 

@@ -22,7 +22,7 @@ constexpr milliseconds kConnectTime{2000};   // to connect to one address
 constexpr milliseconds kGreetingTime{3000};  // for the greeting, if there are other addresses to try
 constexpr milliseconds kBetweenRounds{200};  // rank 0 may not listen yet
 constexpr milliseconds kSendTime{5000};      // to hand a message to the system
-constexpr size_t kAnswerLimit = 256U << 20;  // bytes: a gather of many ranks
+constexpr size_t kAnswerLimit = 256U << 20;  // bytes: the list of many ranks
 
 class Refused : public Error {
  public:
@@ -47,7 +47,6 @@ RendezvousClient::RendezvousClient(const World& world, const std::string& purpos
       const auto until = endpoint.hosts.size() > 1 ? std::min(deadline, from_now(kGreetingTime)) : deadline;
       try {
         if (try_address(world, host, endpoint.port, purpose, until)) {
-          server_ = fmt::format("{}:{}", host, endpoint.port);
           return;
         }
         last = fmt::format("{}:{} does not answer", host, endpoint.port);

@@ -26,10 +26,9 @@ class RendezvousClient {
   Message ask(const Message& request, Deadline deadline);
 
   // Ends a wait under way and all later calls with an Error. Any thread may call it.
-  void shut_down() { socket_.shut_down(); }
+  void shut_down() { dist::shut_down(socket_); }
 
   const Socket& socket() const { return socket_; }
-  const std::string& server() const { return server_; }  // the address that answered, with its port
 
  private:
   bool try_address(const World& world, const std::string& host, int port, const std::string& purpose,
@@ -37,7 +36,6 @@ class RendezvousClient {
 
   Socket socket_;
   MessageReader in_;
-  std::string server_;
 };
 
 }  // namespace tandem::dist

@@ -34,7 +34,7 @@ RendezvousServer::RendezvousServer(Socket listener, int size, std::string secret
       options_(options),
       join_deadline_(from_now(options.join_timeout)),
       ranks_(size),
-      infos_(size),
+      joined_(size),
       last_look_(Clock::now()),
       last_beat_(last_look_) {
   thread_ = start_thread([this] { run(); });
@@ -227,7 +227,7 @@ void RendezvousServer::look_for_silence(Deadline now) {
 std::string RendezvousServer::describe_missing() const {
   std::vector<std::string> missing;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (!infos_[rank] || ranks_[rank].heartbeat == nullptr || ranks_[rank].work == nullptr) {
+    if (!joined_[rank] || ranks_[rank].heartbeat == nullptr || ranks_[rank].work == nullptr) {
       missing.push_back(name_of(static_cast<int>(rank)));
     }
   }
@@ -259,7 +259,7 @@ void RendezvousServer::send_failure(Rank& rank) {
 
 std::string RendezvousServer::name_of(int rank) const {
   const auto number = static_cast<size_t>(rank);
-  return describe(rank, infos_[number] ? infos_[number]->host : number < hosts_.size() ? hosts_[number] : "");
+  return describe(rank, joined_[number] ? joined_[number]->member.host : number < hosts_.size() ? hosts_[number] : "");
 }
 
 bool RendezvousServer::all_left() const { return std::ranges::all_of(ranks_, &Rank::left); }

@@ -1,7 +1,7 @@
 // The server at which ranks meet: runs beside rank 0, on one thread that never waits for anybody.
 //
-// Every rank has two connections: "work" (it joins, stores addresses for the others, gathers texts) and "heart" (it
-// sends heartbeats). Both begin with a proof of the secret, due within seconds; any other connection to the port is
+// Every rank has two connections: "work" (it joins, and stores addresses for the others) and "heart" (it sends
+// heartbeats). Both begin with a proof of the secret, due within seconds; any other connection to the port is
 // closed and forgotten. The port is closed once all ranks have joined. The first failure is sent to all ranks as their
 // last message.
 //
@@ -9,12 +9,10 @@
 //   {"tandem rendezvous 1", nonce}
 //                     {"hello", "work" or "heart", rank, nonce, proof}
 //   {"welcome", proof} or {"refused", reason}
-// work:               {"join", ...} (to_message()), answered when all have joined by {"group", host, address,
-// interface,
-//                       checkpoint, device, node of rank 0, of rank 1, ...}
+// work:               {"join", ...} (to_message())     {"group", host, address, interface and node of rank 0, of
+//                                                       rank 1, ...} once all have joined
 //                     {"set", key, value}              {"ok"}
 //                     {"get", key, milliseconds}       {"value", value} once it is set, or {"late"}
-//                     {"gather", text}                 {"gathered", text of rank 0, ...} once all have sent theirs
 // heart:              {"beat"}, {"stop", reason}, {"leave"}
 //   {"beat"}, {"failure", reason}, {"left"} when all have left
 #pragma once
@@ -36,6 +34,7 @@ inline constexpr const char* kGreeting = "tandem rendezvous 1";
 // A rank's description of itself when it joins.
 struct JoiningRank {
   RankInfo member;
+  Identity identity;
   int size = 0;  // the number of ranks that it was given
 };
 
@@ -78,7 +77,6 @@ class RendezvousServer {
   struct Rank {
     Connection* work = nullptr;
     Connection* heartbeat = nullptr;
-    std::optional<std::string> gathered;
     bool left = false;
     bool informed = false;  // the failure was sent
   };
@@ -95,7 +93,6 @@ class RendezvousServer {
   void handle_work(Connection& connection, const Message& message);
   void handle_heartbeat(Connection& connection, const Message& message);
   void handle_join(Connection& connection, const Message& message);
-  void answer_gather();
   void answer_gets(Deadline now);
   void look_at_clock();
   void look_for_silence(Deadline now);
@@ -114,7 +111,7 @@ class RendezvousServer {
   const Deadline join_deadline_;
   std::list<Connection> connections_;
   std::vector<Rank> ranks_;
-  std::vector<std::optional<RankInfo>> infos_;
+  std::vector<std::optional<JoiningRank>> joined_;
   std::map<std::string, std::string> store_;
   size_t store_bytes_ = 0;
   std::vector<std::string> refusals_;  // joins that were refused, for describe_missing()

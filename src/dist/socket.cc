@@ -10,16 +10,15 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <climits>
 #include <cstring>
 #include <memory>
 
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace tandem::dist {
 namespace {
@@ -118,13 +117,7 @@ bool try_listen(const Socket& socket, int family, bool loopback_only, int port) 
 
 }  // namespace
 
-Socket::~Socket() {
-  if (descriptor_ >= 0) {
-    close(descriptor_);
-  }
-}
-
-void Socket::shut_down() const { shutdown(descriptor_, SHUT_RDWR); }
+void shut_down(const Socket& socket) { shutdown(socket.get(), SHUT_RDWR); }
 
 int milliseconds_until(Deadline deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -168,6 +161,8 @@ Socket connect_to(const std::string& host, int port, Deadline deadline) {
   }
   fail("{}:{}: {}", host, port, std::strerror(error));
 }
+
+void require_host(const std::string& name) { resolve(name, 0); }
 
 Socket accept_from(const Socket& listener) {
   Socket connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -218,14 +213,11 @@ Endpoint parse_endpoint(const std::string& text) {
   if (colon == std::string::npos) {
     bad();
   }
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, endpoint.port);
-  if (error != std::errc() || rest != end || endpoint.port < 0 || endpoint.port > 65535) {
+  endpoint.port = parse_number<int>(std::string_view(text).substr(colon + 1)).value_or(-1);
+  if (endpoint.port < 0 || endpoint.port > 65535) {
     bad();
   }
-  for (size_t begin = 0; begin <= colon;) {
-    const size_t next = std::min(text.find(',', begin), colon);
-    std::string host = text.substr(begin, next - begin);
+  for (std::string host : split(text.substr(0, colon) + ',', ',')) {  // with the comma an empty last part counts
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
       host = host.substr(1, host.size() - 2);
     }
@@ -233,7 +225,6 @@ Endpoint parse_endpoint(const std::string& text) {
       bad();
     }
     endpoint.hosts.push_back(host);
-    begin = next + 1;
   }
   return endpoint;
 }

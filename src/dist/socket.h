@@ -1,33 +1,18 @@
-// A TCP socket as an owned file descriptor, and the few calls that ranks need on it.
+// The few calls that ranks need on a TCP socket.
 #pragma once
 
 #include <chrono>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "core/file.h"
 
 namespace tandem::dist {
 
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~Socket();
+using Socket = Descriptor;
 
-  int get() const { return descriptor_; }
-  bool open() const { return descriptor_ >= 0; }
-  int release() { return std::exchange(descriptor_, -1); }  // the caller closes it
-  // Shuts down both directions and wakes up threads that wait on the socket, but keeps the descriptor open.
-  void shut_down() const;
-
- private:
-  int descriptor_ = -1;
-};
+// Shuts down both directions and wakes up threads that wait on the socket, but keeps the descriptor open.
+void shut_down(const Socket& socket);
 
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
@@ -43,6 +28,8 @@ int port_of(const Socket& listener);
 
 // Connects, or fails with the system's reason. The socket is non-blocking.
 Socket connect_to(const std::string& host, int port, Deadline deadline);
+// Fails unless the name or address resolves.
+void require_host(const std::string& name);
 // The next pending connection; a closed Socket if there is none.
 Socket accept_from(const Socket& listener);
 

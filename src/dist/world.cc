@@ -3,15 +3,13 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <initializer_list>
-#include <sstream>
 #include <string_view>
 
 #include "core/error.h"
 #include "core/file.h"
-#include "dist/message.h"
+#include "core/parse.h"
 #include "dist/socket.h"
 
 namespace tandem::dist {
@@ -20,13 +18,6 @@ namespace {
 constexpr int kFirstPort = 20000;  // the ports that job numbers are mapped to
 constexpr int kPorts = 10000;
 constexpr int kFirstSpecialStep = 2'000'000'000;  // SLURM numbers batch, extern and interactive steps from here on
-
-std::optional<int> to_number(std::string_view text) {
-  int value = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && rest == end && value >= 0 && !text.empty() ? std::optional(value) : std::nullopt;
-}
 
 // A launcher, by the environment variables that it sets; "" for those that it does not have.
 struct Launcher {
@@ -67,15 +58,6 @@ void meet_by_job(World& world, const std::string& hosts, const std::string& job)
   world.secret = world.started_by + " " + job;
 }
 
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> parts;
-  std::istringstream stream(list);
-  for (std::string part; std::getline(stream, part, ',');) {
-    parts.push_back(part);
-  }
-  return parts;
-}
-
 bool any_set(std::initializer_list<const char*> names) {
   return std::ranges::any_of(names, [](const char* name) { return !variable(name).empty(); });
 }
@@ -92,7 +74,7 @@ bool started_by_srun() {
 }
 
 void complete_tandem(World& world) {
-  world.hosts = split(variable("TANDEM_HOSTS"));
+  world.hosts = split(variable("TANDEM_HOSTS"), ',');
   world.listener = optional_number_variable("TANDEM_LISTENER").value_or(-1);
 }
 
@@ -197,8 +179,8 @@ std::optional<int> optional_number_variable(const std::string& name) {
   if (text.empty()) {
     return std::nullopt;
   }
-  const auto value = to_number(text);
-  require(value.has_value(), "{} is '{}', not a whole number", name, text);
+  const auto value = parse_number<int>(text);
+  require(value && *value >= 0, "{} is '{}', not a whole number", name, text);
   return value;
 }
 
@@ -224,13 +206,13 @@ std::string first_slurm_host(const std::string& list) {
 
 std::vector<int> slurm_tasks(const std::string& list) {
   std::vector<int> tasks;
-  for (const std::string& part : split(list)) {
+  for (const std::string& part : split(list, ',')) {
     const size_t times = part.find("(x");
-    const auto count = to_number(std::string_view(part).substr(0, times));
+    const auto count = parse_number<int>(std::string_view(part).substr(0, times));
     const bool repeated = times != std::string::npos && part.back() == ')';
-    const auto nodes = repeated ? to_number(std::string_view(part).substr(times + 2, part.size() - times - 3))
+    const auto nodes = repeated ? parse_number<int>(std::string_view(part).substr(times + 2, part.size() - times - 3))
                                 : std::optional(times == std::string::npos ? 1 : -1);
-    require(count && nodes && *nodes >= 0 && tasks.size() + *nodes <= 1U << 20,
+    require(count && *count >= 0 && nodes && *nodes >= 0 && tasks.size() + *nodes <= 1U << 20,
             "SLURM's task counts by node, '{}', are malformed", list);
     tasks.insert(tasks.end(), *nodes, *count);
   }

@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <climits>
 #include <csignal>
 #include <list>
@@ -16,6 +14,7 @@
 
 #include "core/error.h"
 #include "dist/message.h"
+#include "dist/socket.h"
 #include "dist/world.h"
 #include "launch/child.h"
 
@@ -61,11 +60,14 @@ std::vector<std::string> addresses_to_meet() {
 class Agent {
  public:
   Agent(int in, int out)
-      : in_(in), out_(out), orders_(kOrderLimit), unsent_(kAgentGreeting), last_heard_(steady_clock::now()) {
+      : in_(fcntl(in, F_DUPFD_CLOEXEC, 0)),
+        out_(fcntl(out, F_DUPFD_CLOEXEC, 0)),
+        orders_(kOrderLimit),
+        unsent_(kAgentGreeting),
+        last_heard_(steady_clock::now()) {
     signal(SIGPIPE, SIG_IGN);
-    for (const int descriptor : {in_, out_}) {
-      fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
-    }
+    set_nonblocking(in_);
+    set_nonblocking(out_);
   }
 
   void run() {
@@ -87,9 +89,9 @@ class Agent {
   void wait_for_events() {
     std::vector<pollfd> events;
     if (!launcher_gone_) {
-      events.push_back({in_, POLLIN, 0});
+      events.push_back({in_.get(), POLLIN, 0});
       if (!unsent_.empty()) {
-        events.push_back({out_, POLLOUT, 0});
+        events.push_back({out_.get(), POLLOUT, 0});
       }
     }
     const bool room = unsent_.size() < kMostUnsent;
@@ -113,11 +115,9 @@ class Agent {
   }
 
   void read_orders() {
-    std::array<char, 65536> bytes{};
-    ssize_t count = 0;
-    while (!launcher_gone_ && (count = read(in_, bytes.data(), bytes.size())) > 0) {
+    for (std::string bytes; !launcher_gone_ && read_some(in_, bytes); bytes.clear()) {
       last_heard_ = steady_clock::now();
-      orders_.add({bytes.data(), static_cast<size_t>(count)});
+      orders_.add(bytes);
       try {
         while (auto message = orders_.next()) {
           handle(*message);
@@ -126,7 +126,7 @@ class Agent {
         send({"failed", error.what()});
       }
     }
-    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
+    if (!in_.open()) {
       lose_launcher();
     }
   }
@@ -138,15 +138,9 @@ class Agent {
   }
 
   void write() {
-    while (!unsent_.empty() && !launcher_gone_) {
-      const ssize_t count = ::write(out_, unsent_.data(), unsent_.size());
-      if (count > 0) {
-        unsent_.erase(0, static_cast<size_t>(count));
-      } else if (errno == EAGAIN) {
-        return;
-      } else if (errno != EINTR) {
-        lose_launcher();
-      }
+    write_some(out_, unsent_);
+    if (!out_.open()) {
+      lose_launcher();
     }
   }
 
@@ -263,7 +257,7 @@ class Agent {
     }
   }
 
-  const int in_, out_;
+  Pipe in_, out_;
   dist::MessageReader orders_;
   std::string unsent_;
   dist::Socket listener_;

@@ -60,17 +60,7 @@ AgentLink::~AgentLink() {
 void AgentLink::send(const dist::Message& message) {
   const std::lock_guard lock(sending_);
   unsent_ += dist::encode(message);
-  flush();
-}
-
-void AgentLink::flush() {
-  while (!unsent_.empty()) {
-    const ssize_t count = write(child_.in.get(), unsent_.data(), unsent_.size());
-    if (count <= 0) {
-      return;  // full, or closed; receive() will notice
-    }
-    unsent_.erase(0, static_cast<size_t>(count));
-  }
+  write_some(child_.in, unsent_);  // if the agent is gone, receive() will notice
 }
 
 void AgentLink::skip_to_greeting(std::string& bytes) {
@@ -110,7 +100,7 @@ std::vector<dist::Message> AgentLink::receive() {
     lose(!last_error_.empty() ? last_error_ : greeted_ ? "its agent ended" : "the agent command ended");
   }
   const std::lock_guard lock(sending_);
-  flush();
+  write_some(child_.in, unsent_);
   return received;
 }
 

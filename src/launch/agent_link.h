@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "dist/message.h"
+#include "dist/socket.h"
 #include "launch/child.h"
-#include "launch/hosts.h"
+#include "launch/launch.h"
 
 namespace tandem::launch {
 
@@ -38,7 +39,6 @@ class AgentLink {
  private:
   void skip_to_greeting(std::string& bytes);
   void read_errors();
-  void flush();
 
   const Host host_;
   Child child_;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -108,8 +107,6 @@ void require_started(const Pipe& status, const ChildOptions& options) {
   fail("cannot start {}: {}", options.arguments[0], std::strerror(error));
 }
 
-void set_nonblocking(const Pipe& pipe) { fcntl(pipe.get(), F_SETFL, fcntl(pipe.get(), F_GETFL) | O_NONBLOCK); }
-
 }  // namespace
 
 Child start_child(const ChildOptions& options) {
@@ -163,6 +160,21 @@ bool read_some(Pipe& pipe, std::string& bytes) {
   }
   return count > 0;
 }
+
+void write_some(Pipe& pipe, std::string& bytes) {
+  while (pipe.open() && !bytes.empty()) {
+    const ssize_t count = write(pipe.get(), bytes.data(), bytes.size());
+    if (count > 0) {
+      bytes.erase(0, static_cast<size_t>(count));
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno != EINTR) {
+      pipe = Pipe();
+    }
+  }
+}
+
+void set_nonblocking(const Pipe& pipe) { fcntl(pipe.get(), F_SETFL, fcntl(pipe.get(), F_GETFL) | O_NONBLOCK); }
 
 bool PipeLines::read(Pipe& pipe, std::vector<std::string>& lines) {
   const bool some = read_some(pipe, bytes_);

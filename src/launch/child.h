@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "dist/socket.h"
+#include "core/file.h"
 
 namespace tandem::launch {
 
-using Pipe = dist::Socket;  // also an owned descriptor
+using Pipe = Descriptor;
 
 struct ChildOptions {
   std::vector<std::string> arguments;    // the program first; found through PATH
@@ -35,6 +35,12 @@ std::string describe_end(int wait_status);
 
 // Appends a part of the available output and returns whether there was any. Closes the pipe at the end of the stream.
 bool read_some(Pipe& pipe, std::string& bytes);
+
+// Writes what the reader takes now, and removes it from `bytes`. Closes the pipe if the reader is gone.
+void write_some(Pipe& pipe, std::string& bytes);
+
+// While a pipe is used: its reads and writes do not wait.
+void set_nonblocking(const Pipe& pipe);
 
 // Splits a stream into lines; one of more than 64 KB is cut into several.
 class PipeLines {

@@ -1,12 +1,11 @@
-#include "launch/hosts.h"
-
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/parse.h"
 #include "dist/socket.h"
+#include "launch/launch.h"
 
 namespace tandem::launch {
 namespace {
@@ -21,9 +20,8 @@ Host parse_host(const std::string& text, const std::string& all) {
   require(bracket != std::string::npos || text.find(':') == colon,
           "'{}' in --hosts has several colons: put an IPv6 address into brackets, as in [2001:db8::5]:2", text);
   if (colon != std::string::npos) {
-    const char* end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, host.workers);
-    require(error == std::errc() && rest == end && host.workers >= 1 && host.workers <= kMostWorkers,
+    host.workers = parse_number<int>(std::string_view(text).substr(colon + 1)).value_or(0);
+    require(host.workers >= 1 && host.workers <= kMostWorkers,
             "'{}' in --hosts is malformed: give host or host:workers, as in a:2,b:2", text);
   }
   require(!host.name.empty() && host.name.front() != '-',
@@ -35,13 +33,11 @@ Host parse_host(const std::string& text, const std::string& all) {
 
 std::vector<Host> parse_hosts(const std::string& text) {
   std::vector<Host> hosts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const Host host = parse_host(text.substr(begin, end - begin), text);
+  for (const std::string& part : split(text + ',', ',')) {  // with a comma at the end an empty last part counts
+    const Host host = parse_host(part, text);
     require(std::none_of(hosts.begin(), hosts.end(), [&](const Host& other) { return other.name == host.name; }),
             "host {} is named twice in --hosts: give all its workers at once, as in {}:2", host.name, host.name);
     hosts.push_back(host);
-    begin = end + 1;
   }
   return hosts;
 }

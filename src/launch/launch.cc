@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>

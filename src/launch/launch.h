@@ -4,9 +4,30 @@
 #include <string>
 #include <vector>
 
-#include "launch/hosts.h"
-
 namespace tandem::launch {
+
+// ---- hosts
+
+struct Host {
+  std::string name;
+  int workers = 1;
+};
+
+// "a:2,b" means two workers on a and one on b. Fails for an empty name, a number below 1, and a host named twice.
+std::vector<Host> parse_hosts(const std::string& text);
+
+// Whether the name means this machine: "localhost", a loopback address, or its own name.
+bool is_this_host(const std::string& name);
+
+int count_workers(const std::vector<Host>& hosts);
+
+// Splits a command as a shell would: spaces separate words, quotes and backslashes join.
+std::vector<std::string> split_command(const std::string& command);
+
+// Quotes the word, so that a shell takes it as it is.
+std::string shell_quoted(const std::string& word);
+
+// ---- workers on them
 
 struct LaunchOptions {
   std::vector<Host> hosts;
@@ -31,5 +52,15 @@ void launch_here(int workers, const std::vector<std::string>& command);
 
 // This program's own path, by which hosts with the same files have it too.
 std::string own_binary();
+
+// ---- files for them
+
+// Copies the program and these files and directories, absolute and the same on all hosts, to hosts that lack them or
+// have others, and verifies the copies by SHA-256; creates the workers' directory if it is missing. Does nothing for
+// this host itself. The hosts need only a shell with mkdir, cat, mv, chmod, find and sha256sum. Fails if a host cannot
+// run the program even afterwards.
+void push(const LaunchOptions& options, const std::vector<std::string>& paths);
+
+std::string sha256_file(const std::string& path);
 
 }  // namespace tandem::launch

@@ -1,5 +1,3 @@
-#include "launch/push.h"
-
 #include <link.h>
 #include <openssl/evp.h>
 #include <poll.h>
@@ -8,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -21,6 +18,7 @@
 #include "dist/message.h"
 #include "dist/world.h"
 #include "launch/child.h"
+#include "launch/launch.h"
 
 namespace tandem::launch {
 
@@ -75,35 +73,6 @@ std::string first_line(const std::string& text) { return dist::printable(text.su
 
 constexpr size_t kMostOutput = 64U << 20;
 
-// Feeds a file's bytes into a pipe.
-class Feeder {
- public:
-  explicit Feeder(const std::string& path) : file_(path.empty() ? "/dev/null" : path, std::ios::binary) {
-    require(file_.good(), "{} cannot be read", path);
-  }
-
-  // Returns false once everything is written, or the reader is gone.
-  bool feed(const Pipe& pipe) {
-    if (offset_ == piece_.size()) {
-      piece_.resize(1U << 18);
-      file_.read(piece_.data(), static_cast<std::streamsize>(piece_.size()));
-      piece_.resize(static_cast<size_t>(file_.gcount()));
-      offset_ = 0;
-      if (piece_.empty()) {
-        return false;
-      }
-    }
-    const ssize_t count = write(pipe.get(), piece_.data() + offset_, piece_.size() - offset_);
-    offset_ += count > 0 ? static_cast<size_t>(count) : 0;
-    return count > 0 || errno == EAGAIN || errno == EINTR;
-  }
-
- private:
-  std::ifstream file_;
-  std::string piece_;
-  size_t offset_ = 0;
-};
-
 // The result of a shell command on a host that was reached through the agent command.
 struct RemoteResult {
   int code = 0;
@@ -120,15 +89,23 @@ RemoteResult run_on_host(const Host& host, const std::string& agent_command, con
   options.takes_input = true;
   options.dies_with_us = true;
   Child child = start_child(options);
-  Feeder feeder(input);
+  std::ifstream file(input.empty() ? "/dev/null" : input, std::ios::binary);
+  require(file.good(), "{} cannot be read", input);
   RemoteResult result;
+  std::string piece;  // of the file: what is not written yet
   while (child.out.open() || child.err.open()) {
     std::vector<pollfd> events{
         {child.in.get(), POLLOUT, 0}, {child.out.get(), POLLIN, 0}, {child.err.get(), POLLIN, 0}};
     poll(events.data(), events.size(), 1000);  // closed ones are -1, which poll() ignores
-    if (events[0].revents != 0 && !feeder.feed(child.in)) {
+    if (events[0].revents != 0 && piece.empty()) {
+      piece.resize(1U << 18);
+      file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+      piece.resize(static_cast<size_t>(file.gcount()));
+    }
+    if (events[0].revents != 0 && piece.empty()) {
       child.in = Pipe();
     }
+    write_some(child.in, piece);
     if (events[1].revents != 0) {
       read_some(child.out, result.out);
     }
@@ -145,8 +122,7 @@ RemoteResult run_on_host(const Host& host, const std::string& agent_command, con
 
 class Push {
  public:
-  Push(std::string agent_command, std::string binary, std::vector<std::string> paths, std::string directory)
-      : agent_command_(std::move(agent_command)), binary_(std::move(binary)), directory_(std::move(directory)) {
+  Push(const LaunchOptions& options, std::vector<std::string> paths) : options_(options), binary_(options.binary) {
     if (!dist::variable("TANDEM_PROGRAM").empty()) {  // a script, and the binary and libraries that it starts
       const fs::path folder = fs::path(binary_).parent_path();
       const bool beside = fs::exists(binary_ + ".bin");
@@ -165,7 +141,7 @@ class Push {
     if (is_this_host(host.name)) {
       return;
     }
-    run(host, "mkdir -p " + shell_quoted(directory_));
+    run(host, "mkdir -p " + shell_quoted(options_.directory));
     send_files(host, files_);
     send_binary(host);
   }
@@ -174,7 +150,7 @@ class Push {
   using Files = std::map<std::string, std::string>;  // SHA-256 by path
 
   std::string run(const Host& host, const std::string& command, const std::string& input = "") {
-    const RemoteResult result = run_on_host(host, agent_command_, command, input);
+    const RemoteResult result = run_on_host(host, options_.agent, command, input);
     require(result.code == 0, "host {}: `{}` failed with code {}: {}", host.name, dist::printable(command, 200),
             result.code, first_line(result.err));
     return result.out;
@@ -235,11 +211,11 @@ class Push {
       send(host, own, binary_, true);
     }
     const std::string check = shell_quoted(binary_) + " --version";
-    RemoteResult result = run_on_host(host, agent_command_, check);
+    RemoteResult result = run_on_host(host, options_.agent, check);
     if (result.code != 0 && !bundle) {
       log::info("host {} cannot run the program ({}): sending its libraries too", host.name, first_line(result.err));
       send_libraries(host);
-      result = run_on_host(host, agent_command_, check);
+      result = run_on_host(host, options_.agent, check);
     }
     require(result.code == 0, "host {} cannot run {}: {}", host.name, binary_, first_line(result.err));
   }
@@ -260,7 +236,8 @@ class Push {
                           to, to));
   }
 
-  const std::string agent_command_, binary_, directory_;
+  const LaunchOptions& options_;
+  const std::string& binary_;
   Files files_;
 };
 
@@ -281,10 +258,9 @@ std::string sha256_file(const std::string& path) {
   return dist::to_hex(std::span(digest.data(), size));
 }
 
-void push(const std::vector<Host>& hosts, const std::string& agent_command, const std::string& binary,
-          const std::vector<std::string>& paths, const std::string& directory) {
-  Push push(agent_command, binary, paths, directory);
-  for (const Host& host : hosts) {
+void push(const LaunchOptions& options, const std::vector<std::string>& paths) {
+  Push push(options, paths);
+  for (const Host& host : options.hosts) {
     push.to(host);
   }
 }

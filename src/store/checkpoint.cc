@@ -8,8 +8,6 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/manifest.h"
-#include "store/checkpoint_state.h"
-#include "store/checkpoint_store.h"
 #include "store/safetensors.h"
 
 namespace tandem::store {
@@ -84,9 +82,7 @@ void write_directory(const fs::path& directory, bool replace, const char* kind, 
     writer.finish();
     manifest.files.push_back({file.name, file.role, writer.size(), writer.checksum()});
   }
-  FileWriter writer(result.temporary() / "manifest.json");
-  writer.write(to_json(manifest));
-  writer.finish();
+  write_file(result.temporary() / "manifest.json", to_json(manifest));
   result.commit();
 }
 
@@ -149,13 +145,6 @@ void read_flat(const SafetensorsReader& reader, const fs::path& path, const Para
   }
 }
 
-// Where the file of a role is; fails when the directory has none.
-fs::path file_of(const fs::path& directory, const Manifest& manifest, const char* wanted) {
-  const ManifestFile* file = manifest.find(wanted);
-  require(file != nullptr, "{} has no {}", directory.string(), wanted);
-  return directory / file->name;
-}
-
 void read_slots(const fs::path& path, const ParameterLayout& layout, const std::vector<SlotTensor>& slots) {
   const SafetensorsReader reader(path);
   for (const SlotTensor& slot : slots) {
@@ -182,7 +171,7 @@ void read_role(const fs::path& directory, const Manifest& manifest, const char* 
 
 fs::path save_checkpoint(const fs::path& run, const Checkpoint& checkpoint, const ParameterLayout& layout,
                          const CheckpointTensors& tensors) {
-  fs::path directory = checkpoint_directory(run, checkpoint.state.step);
+  fs::path directory = run / "checkpoints" / fmt::format("step-{:08}", checkpoint.state.step);
   write_checked(directory, true, "checkpoint", files_of(checkpoint, layout, tensors));
   set_link(run, "latest", directory);
   return directory;

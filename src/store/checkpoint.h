@@ -23,7 +23,8 @@ namespace tandem::store {
 
 // What early stopping and the best checkpoint go by.
 enum class Metric : uint8_t { nll, bleu, chrf };
-const char* name_of(Metric metric);
+constexpr const char* kMetricNames[] = {"nll", "bleu", "chrf"};
+constexpr const char* name_of(Metric metric) { return kMetricNames[static_cast<size_t>(metric)]; }
 constexpr bool higher_is_better(Metric metric) { return metric != Metric::nll; }
 
 // state.json: all that resume needs besides the tensors.
@@ -38,8 +39,7 @@ struct CheckpointState {
   int64_t target_tokens = 0;   //
   uint64_t seed = 0;
   std::string data_fingerprint;
-  int64_t micro_batch_source = 0,
-          micro_batch_target = 0;  // tokens that a micro-batch had room for; 0: as many as it needed
+  data::MicroBatchCapacity micro_batch;  // tokens that one had room for; 0: as many as it needed
 
   // Early stopping.
   int64_t validations = 0;
@@ -55,6 +55,10 @@ struct CheckpointState {
   int64_t rollbacks = 0;
   double learning_rate_factor = 1;
 };
+
+std::string to_json(const CheckpointState& state);
+// `name` stands for the file in the error message.
+CheckpointState parse_state(const std::string& text, const std::string& name);
 
 // One buffer of the optimizer's state (optim/optimizer.h), host f32.
 struct SlotTensor {
@@ -86,6 +90,12 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Ch
 // Writes a directory with what translating needs; it must not exist yet. For `tandem average`.
 void save_model(const std::filesystem::path& directory, const Checkpoint& checkpoint, const ParameterLayout& layout,
                 const View& weights);
+
+// Makes <run>/<name> a relative symbolic link to a directory below the run, in one step.
+void set_link(const std::filesystem::path& run, const std::string& name, const std::filesystem::path& directory);
+
+// What a link of the run points at; empty when there is no such link or nothing behind it.
+std::filesystem::path link_target(const std::filesystem::path& run, const char* name);
 
 // Points `best` at a checkpoint of the run.
 void set_best(const std::filesystem::path& run, const std::filesystem::path& checkpoint);

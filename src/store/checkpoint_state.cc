@@ -1,9 +1,9 @@
-#include "store/checkpoint_state.h"
-
+// state.json: what resume needs besides the tensors.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "store/checkpoint.h"
 
 namespace tandem::store {
 
@@ -39,8 +39,8 @@ CheckpointState parse(const std::string& text) {
   s.seed = json.at("seed").get<uint64_t>();
   s.data_fingerprint = json.at("data_fingerprint").get<std::string>();
   if (json.contains("round")) {
-    s.micro_batch_source = count(json.at("round"), "source");
-    s.micro_batch_target = count(json.at("round"), "target");
+    s.micro_batch.source = count(json.at("round"), "source");
+    s.micro_batch.target = count(json.at("round"), "target");
   }
   s.validations = count(json, "validations");
   s.bad_validations = count(json, "bad_validations");
@@ -77,7 +77,7 @@ std::string to_json(const CheckpointState& s) {
                      {"target_tokens", s.target_tokens},
                      {"seed", s.seed},
                      {"data_fingerprint", s.data_fingerprint},
-                     {"round", {{"source", s.micro_batch_source}, {"target", s.micro_batch_target}}},
+                     {"round", {{"source", s.micro_batch.source}, {"target", s.micro_batch.target}}},
                      {"validations", s.validations},
                      {"bad_validations", s.bad_validations},
                      {"best_score", s.best_score ? number(*s.best_score) : Json(nullptr)},

@@ -1,10 +1,8 @@
-#include "store/checkpoint_store.h"
-
+// Names and links of a run's checkpoints.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 #include <tuple>
@@ -13,6 +11,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/manifest.h"
+#include "core/parse.h"
 #include "store/checkpoint.h"
 
 namespace tandem::store {
@@ -26,20 +25,7 @@ constexpr std::string_view kPrefix = "step-";
 // The step of a checkpoint directory's name, or -1 for another name.
 int64_t step_of(const fs::path& directory) {
   const std::string name = directory.filename().string();
-  int64_t step = -1;
-  if (name.starts_with(kPrefix)) {
-    const char* end = name.data() + name.size();
-    const auto result = std::from_chars(name.data() + kPrefix.size(), end, step);
-    step = result.ec == std::errc() && result.ptr == end ? step : -1;
-  }
-  return step;
-}
-
-// What a link of the run points at; empty when there is no such link or nothing behind it.
-fs::path target_of(const fs::path& run, const char* name) {
-  std::error_code error;
-  const fs::path target = fs::canonical(run / name, error);
-  return error ? fs::path() : target;
+  return name.starts_with(kPrefix) ? parse_number<int64_t>(name.substr(kPrefix.size())).value_or(-1) : -1;
 }
 
 // The value of the metric when the checkpoint was validated at its own step.
@@ -83,20 +69,10 @@ std::string damage_of(const fs::path& directory) {
 
 }  // namespace
 
-const char* name_of(Metric metric) {
-  switch (metric) {
-    case Metric::nll:
-      return "nll";
-    case Metric::bleu:
-      return "bleu";
-    case Metric::chrf:
-      return "chrf";
-  }
-  return "unknown";
-}
-
-fs::path checkpoint_directory(const fs::path& run, int64_t step) {
-  return run / "checkpoints" / fmt::format("{}{:08}", kPrefix, step);
+fs::path link_target(const fs::path& run, const char* name) {
+  std::error_code error;
+  const fs::path target = fs::canonical(run / name, error);
+  return error ? fs::path() : target;
 }
 
 void set_link(const fs::path& run, const std::string& name, const fs::path& directory) {
@@ -158,7 +134,7 @@ void remove_stale_checkpoints(const fs::path& run) {
 
 void remove_old_checkpoints(const fs::path& run, const KeptCheckpoints& keep, Metric metric) {
   const std::vector<fs::path> all = list_checkpoints(run);
-  std::set<fs::path> kept = {target_of(run, "latest").filename(), target_of(run, "best").filename()};
+  std::set<fs::path> kept = {link_target(run, "latest").filename(), link_target(run, "best").filename()};
   for (const fs::path& directory : list_best_checkpoints(run, keep.best, metric)) {
     kept.insert(directory.filename());
   }
@@ -179,7 +155,7 @@ std::optional<fs::path> find_latest(const fs::path& run) {
     log::warning("{} is missing or leads nowhere; {}", (run / "latest").string(),
                  candidates.empty() ? "no checkpoint is left, so the run begins anew" : "the newest checkpoint counts");
   }
-  if (const fs::path latest = target_of(run, "latest"); !latest.empty()) {
+  if (const fs::path latest = link_target(run, "latest"); !latest.empty()) {
     std::stable_partition(candidates.begin(), candidates.end(),
                           [&](const fs::path& other) { return other.filename() == latest.filename(); });
   }
@@ -208,7 +184,7 @@ fs::path resolve_model(const fs::path& path) {
             path.string());
     return fs::canonical(path);
   }
-  if (fs::path best = target_of(path, "best"); !best.empty()) {
+  if (fs::path best = link_target(path, "best"); !best.empty()) {
     return best;
   }
   const auto latest = find_latest(path);

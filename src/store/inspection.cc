@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <map>
 
-#include "core/error.h"
 #include "core/file.h"
 #include "core/human.h"
 #include "data/corpus.h"
-#include "store/stored_config.h"
-#include "text/subwords.h"
+#include "store/model_loader.h"
 
 namespace tandem::store {
 

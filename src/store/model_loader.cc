@@ -1,10 +1,73 @@
 #include "store/model_loader.h"
 
-#include "store/stored_config.h"
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+#include "core/parse.h"
+#include "model/config_fields.h"
 
 namespace tandem::store {
 
 namespace {
+
+using Values = std::map<std::string, std::string>;
+
+// "model.KEY" -> the value's text. Training writes one `KEY = VALUE` a line under a line `[model]`.
+Values model_table(const std::string& toml) {
+  Values values;
+  bool inside = false;
+  for (const std::string& line : split(toml, '\n')) {
+    if (line.starts_with('[')) {
+      inside = line == "[model]";
+    } else if (const size_t equals = line.find(" = "); inside && equals != std::string::npos) {
+      values["model." + line.substr(0, equals)] = line.substr(equals + 3);
+    }
+  }
+  return values;
+}
+
+// Sets each member to its value and takes it out of the table.
+class StoredReader {
+ public:
+  StoredReader(Values& values, const std::string& name) : values_(values), name_(name) {}
+
+  template <class T>
+  void operator()(const char* key, T& member, model::Range) {
+    read(key, [&member](const std::string& text) {
+      if constexpr (std::is_same_v<T, bool>) {
+        member = text == "true";
+        return member || text == "false";
+      } else {
+        const auto value = parse_number<T>(text);
+        member = value.value_or(member);
+        return value.has_value();
+      }
+    });
+  }
+
+  template <class T>
+  void choice(const char* key, T& member, model::Choices names) {
+    read(key, [&](const std::string& text) {
+      const auto found =
+          std::ranges::find_if(names, [&](const char* one) { return text == fmt::format("\"{}\"", one); });
+      member = found == names.end() ? member : static_cast<T>(found - names.begin());
+      return found != names.end();
+    });
+  }
+
+ private:
+  template <class Parse>
+  void read(const char* key, const Parse& parse) {
+    if (const auto value = values_.find(key); value != values_.end()) {
+      require(parse(value->second), "{}: {} = {} is not a value that this version knows", name_, key, value->second);
+      values_.erase(value);
+    }
+  }
+
+  Values& values_;
+  const std::string& name_;
+};
 
 // The model that the checkpoint's config describes, checked against its tokenizers before anything is allocated.
 model::ModelConfig model_config(const Checkpoint& checkpoint, const std::filesystem::path& directory,
@@ -24,6 +87,16 @@ std::optional<text::Subwords> target_subwords(const Checkpoint& checkpoint, cons
 }
 
 }  // namespace
+
+model::ModelConfig read_model_config(const std::string& toml, const std::string& name) {
+  Values values = model_table(toml);
+  require(!values.empty(), "{} has no [model] table", name);
+  model::ModelConfig config;
+  StoredReader reader(values, name);
+  model::visit_model(config, reader);
+  require(values.empty(), "{}: {} is not a setting that this version knows", name, values.begin()->first);
+  return config;
+}
 
 InferenceModel::InferenceModel(backend::Backend& backend, const std::filesystem::path& path, DType compute,
                                bool use_average)

@@ -10,25 +10,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void create(const fs::path& directory) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  require(!error, "cannot create {}: {}", directory.string(), error.message());
-}
-
-void erase(const fs::path& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  require(!error, "cannot remove {}: {}", path.string(), error.message());
-}
-
 // Only the directory itself: the lock must be the first thing in it, because it marks a run directory.
 fs::path created(const fs::path& root) {
   require(!root.empty(), "no run directory was given: add run=DIRECTORY");
   std::error_code error;
   require(!fs::exists(root, error) || fs::is_directory(root, error), "{} is a file, so it cannot be a run directory",
           root.string());
-  create(root);
+  make_directory(root);
   require(fs::exists(root / "lock", error) || fs::is_empty(root, error),
           "{} is not empty and not a run directory; choose another name for the run", root.string());
   return root;
@@ -40,19 +28,19 @@ RunDirectory::RunDirectory(const fs::path& root, Use use)
     : root_(use == Use::own ? created(root) : root), is_new_(use == Use::own && !fs::exists(root_ / "lock")) {
   if (use == Use::own) {
     lock_.emplace(root_ / "lock", "the run directory " + root.string());
-    erase(cleared());
+    remove_tree(cleared());
   }
   make_directories();
 }
 
 void RunDirectory::make_directories() const {
   for (const fs::path& directory : {checkpoints(), metrics(), events()}) {
-    create(directory);
+    make_directory(directory);
   }
 }
 
 fs::path RunDirectory::rank_log(int rank) const {
-  create(root_ / "logs");
+  make_directory(root_ / "logs");
   return root_ / "logs" / fmt::format("rank-{}.log", rank);
 }
 
@@ -69,15 +57,15 @@ void RunDirectory::erase_all() {
   for (const fs::path& path :
        {root_ / "latest", root_ / "best", cleared(), metrics(), events(), log(), config(), statistics(), algorithms(),
         root_ / "logs", root_ / kLaunchFile, root_ / "report.html", root_ / "report.md", root_ / "report.json"}) {
-    erase(path);
+    remove_tree(path);
   }
 }
 
 void RunDirectory::abandon() {
   if (is_new_) {
     erase_all();
-    erase(checkpoints());
-    erase(root_ / "lock");
+    remove_tree(checkpoints());
+    remove_tree(root_ / "lock");
     std::error_code none;
     fs::remove(root_, none);  // unless something else is in it
   }

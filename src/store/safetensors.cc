@@ -1,14 +1,10 @@
 #include "store/safetensors.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
@@ -108,21 +104,6 @@ TensorInfo tensor_of(const std::string& name, const Json& entry, uint64_t data_b
   return tensor;
 }
 
-void read_exactly(int file, void* out, uint64_t bytes, uint64_t offset, const std::filesystem::path& path) {
-  auto* next = static_cast<char*>(out);
-  while (bytes > 0) {
-    const ssize_t count = ::pread(file, next, bytes, static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) {
-      continue;
-    }
-    require(count >= 0, "cannot read {}: {}", path.string(), std::strerror(errno));
-    require(count > 0, "{} ended early: it became shorter while it was read", path.string());
-    next += count;
-    offset += static_cast<uint64_t>(count);
-    bytes -= static_cast<uint64_t>(count);
-  }
-}
-
 std::string header_of(std::vector<TensorToWrite>& tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorToWrite& a, const TensorToWrite& b) {
     return std::make_tuple(type_of(a.dtype), a.name) < std::make_tuple(type_of(b.dtype), b.name);
@@ -162,30 +143,25 @@ int64_t TensorInfo::elements() const {
   return count;
 }
 
-SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
-    : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-  require(file_ >= 0, "cannot read {}: {}", path.string(), std::strerror(errno));
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : path_(path), file_(open_to_read(path)) {
   try {
     struct stat info {};
-    require(::fstat(file_, &info) == 0 && S_ISREG(info.st_mode), "it is not a regular file");
+    require(::fstat(file_.get(), &info) == 0 && S_ISREG(info.st_mode), "it is not a regular file");
     const auto size = static_cast<uint64_t>(info.st_size);
     uint64_t header_bytes = 0;
     require(size >= kPrefix, "its {} bytes are too few for a header", size);
-    read_exactly(file_, &header_bytes, kPrefix, 0, path);
+    read_at(file_, &header_bytes, kPrefix, 0, path);
     require(header_bytes <= kMaxHeader && header_bytes <= size - kPrefix,
             "its header claims {} bytes but the file has {}", header_bytes, size);
     std::string text(header_bytes, '\0');
-    read_exactly(file_, text.data(), header_bytes, kPrefix, path);
+    read_at(file_, text.data(), header_bytes, kPrefix, path);
     data_start_ = kPrefix + header_bytes;
     require(text.starts_with('{'), "its header does not begin with '{{'");
     parse_header(text, size - data_start_);
   } catch (const std::exception& error) {
-    ::close(file_);
     fail("{} is not a sound safetensors file: {}", path.string(), error.what());
   }
 }
-
-SafetensorsReader::~SafetensorsReader() { ::close(file_); }
 
 void SafetensorsReader::parse_header(const std::string& text, uint64_t data_bytes) {
   const Json header = parse_unique(text);
@@ -224,7 +200,7 @@ const TensorInfo* SafetensorsReader::find(const std::string& name) const {
 }
 
 void SafetensorsReader::read(const TensorInfo& tensor, void* out) const {
-  read_exactly(file_, out, tensor.end - tensor.begin, data_start_ + tensor.begin, path_);
+  read_at(file_, out, tensor.end - tensor.begin, data_start_ + tensor.begin, path_);
 }
 
 uint64_t safetensors_size(const std::vector<TensorToWrite>& tensors) {

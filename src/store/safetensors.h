@@ -30,9 +30,6 @@ class SafetensorsReader {
  public:
   // Reads and checks the header; fails naming the file and the fault.
   explicit SafetensorsReader(const std::filesystem::path& path);
-  ~SafetensorsReader();
-  SafetensorsReader(const SafetensorsReader&) = delete;
-  SafetensorsReader& operator=(const SafetensorsReader&) = delete;
 
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in the order of the data
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
@@ -45,7 +42,7 @@ class SafetensorsReader {
   void parse_header(const std::string& text, uint64_t data_bytes);
 
   std::filesystem::path path_;
-  int file_ = -1;
+  Descriptor file_;
   uint64_t data_start_ = 0;
   std::vector<TensorInfo> tensors_;
   std::map<std::string, size_t> by_name_;

@@ -5,9 +5,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
-#include "text/metric_ngrams.h"
 #include "text/metric_text.h"
-#include "text/resampling.h"
 #include "text/tokenizers.h"
 
 namespace tandem::text {
@@ -171,17 +169,6 @@ std::string signature(const BleuOptions& options, size_t references) {
   return fmt::format("nrefs:{}|case:{}|eff:{}|tok:{}|smooth:{}{}|version:{}", references,
                      options.lowercase ? "lc" : "mixed", options.effective_order ? "yes" : "no", options.tokenizer,
                      options.smoothing, value, kDefinition);
-}
-
-BleuScore corpus_bleu(Lines hypotheses, const References& references, const BleuOptions& options) {
-  return score(sum(statistics(hypotheses, references, options)), options);
-}
-
-BleuScore corpus_bleu_with_interval(Lines hypotheses, const References& references, const BleuOptions& options) {
-  const std::vector<BleuStats> lines = statistics(hypotheses, references, options);
-  BleuScore result = score(sum(lines), options);
-  result.interval = interval(lines, options);
-  return result;
 }
 
 }  // namespace tandem::text

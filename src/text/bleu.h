@@ -35,8 +35,4 @@ std::vector<BleuStats> statistics(Lines hypotheses, const References& references
 BleuScore score(const BleuStats& stats, const BleuOptions& options);
 std::string signature(const BleuOptions& options, size_t references);
 
-BleuScore corpus_bleu(Lines hypotheses, const References& references, const BleuOptions& options = {});
-// The score with its interval (text/resampling.h); resampling 3,000 lines takes some 60 ms.
-BleuScore corpus_bleu_with_interval(Lines hypotheses, const References& references, const BleuOptions& options = {});
-
 }  // namespace tandem::text

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "text/metric_ngrams.h"
 #include "text/metric_text.h"
 
 namespace tandem::text {
@@ -150,7 +149,7 @@ std::vector<ChrfStats> statistics(Lines hypotheses, const References& references
   return result;
 }
 
-ChrfScore score(const ChrfStats& stats, const ChrfOptions& options) {
+MetricScore score(const ChrfStats& stats, const ChrfOptions& options) {
   return {.name = fmt::format("chrF{}{}", options.beta, std::string(static_cast<size_t>(options.word_order), '+')),
           .score = f_score(stats, options),
           .details = ""};
@@ -160,10 +159,6 @@ std::string signature(const ChrfOptions& options, size_t references) {
   return fmt::format("nrefs:{}|case:{}|eff:{}|nc:{}|nw:{}|space:{}|version:{}", references,
                      options.lowercase ? "lc" : "mixed", options.eps_smoothing ? "no" : "yes", options.char_order,
                      options.word_order, options.whitespace ? "yes" : "no", kDefinition);
-}
-
-ChrfScore corpus_chrf(Lines hypotheses, const References& references, const ChrfOptions& options) {
-  return score(sum(statistics(hypotheses, references, options)), options);
 }
 
 }  // namespace tandem::text

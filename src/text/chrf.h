@@ -27,12 +27,8 @@ struct ChrfStats {
   ChrfStats& operator+=(const ChrfStats& other);
 };
 
-using ChrfScore = MetricScore;
-
 std::vector<ChrfStats> statistics(Lines hypotheses, const References& references, const ChrfOptions& options);
-ChrfScore score(const ChrfStats& stats, const ChrfOptions& options);
+MetricScore score(const ChrfStats& stats, const ChrfOptions& options);
 std::string signature(const ChrfOptions& options, size_t references);
-
-ChrfScore corpus_chrf(Lines hypotheses, const References& references, const ChrfOptions& options = {});
 
 }  // namespace tandem::text

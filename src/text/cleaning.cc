@@ -42,6 +42,12 @@ void tidy(std::string& line) {
   line.resize(size > 0 && line[size - 1] == ' ' ? size - 1 : size);
 }
 
+std::string_view take_word(std::string_view& line) {
+  const std::string_view word = line.substr(0, line.find(' '));
+  line.remove_prefix(std::min(word.size() + 1, line.size()));
+  return word;
+}
+
 int64_t count_words(std::string_view line) { return line.empty() ? 0 : 1 + std::count(line.begin(), line.end(), ' '); }
 
 DropReason check_pair(std::string_view source, std::string_view target, const CleaningRules& rules) {

@@ -38,6 +38,9 @@ bool valid_utf8(std::string_view text);
 // Control characters (tabs too) become spaces, runs of spaces one space, spaces at the ends vanish. Other text stays.
 void tidy(std::string& line);
 
+// The text before the first space, which `line` then no longer has; nor the space.
+std::string_view take_word(std::string_view& line);
+
 // Words between spaces of a tidy line.
 int64_t count_words(std::string_view line);
 

@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "core/error.h"
 
 namespace tandem::text {
@@ -25,6 +28,17 @@ void check_lines(Lines hypotheses, const References& references) {
             "there are {} translations but {} lines in reference {}: each line needs its reference", hypotheses.size(),
             references[i].size(), i + 1);
   }
+}
+
+Interval interval_of(std::vector<double> scores, double corpus) {
+  std::sort(scores.begin(), scores.end());
+  const size_t beyond = scores.size() / 40;  // 2.5 % on each side
+  const double low = scores[beyond], high = scores[scores.size() - 1 - beyond];
+  const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
+  return {.low = std::min(low, corpus),
+          .high = std::max(high, corpus),
+          .mean = sum / static_cast<double>(scores.size()),
+          .half_width = (high - low) / 2};
 }
 
 }  // namespace tandem::text

@@ -1,10 +1,12 @@
-// Text as the sacreBLEU package sees it: code points, with Python's meaning of white space and of lower case.
+// Text as the sacreBLEU package sees it: code points, with Python's meaning of white space and of lower case; its words
+// and n-grams.
 //
 // Unicode properties are ICU's (Unicode 15 in Debian 12); a code point assigned later counts as neither letter nor
 // punctuation.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -33,5 +35,28 @@ class WordNumbers {
  private:
   std::unordered_map<std::u32string_view, uint32_t> numbers_;
 };
+
+// ---- counts of n-grams of words or characters within one segment
+
+// [order - 1][number of the n-gram] = how often it occurs. Counts made by one counter share their numbers; an earlier
+// sequence's counts may be shorter, and the missing ones are zero.
+using NgramCounts = std::vector<std::vector<int64_t>>;
+
+class NgramCounter {
+ public:
+  explicit NgramCounter(int max_order) : numbers_(static_cast<size_t>(max_order)) {}
+
+  NgramCounts operator()(std::span<const uint32_t> tokens);
+
+ private:
+  // [order - 1]: (number of the n-gram without its last token, last token) -> number of the n-gram
+  std::vector<std::unordered_map<uint64_t, uint32_t>> numbers_;
+};
+
+int64_t total(const std::vector<int64_t>& counts);
+// Sum over n-grams of the smaller count.
+int64_t matches(const std::vector<int64_t>& a, const std::vector<int64_t>& b);
+// `counts` becomes the larger of both for every n-gram.
+void keep_larger(NgramCounts& counts, const NgramCounts& other);
 
 }  // namespace tandem::text::metric

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "text/subwords_model.h"
+#include "text/cleaning.h"
 
 namespace tandem::text {
 
@@ -75,9 +75,7 @@ void SubwordDropout::encode(std::string_view line, PhiloxStream& random, std::ve
   std::vector<Part> parts;
   std::string text;
   while (!line.empty()) {
-    const size_t end = std::min(line.find(' '), line.size());
-    const std::string_view word = line.substr(0, end);
-    line.remove_prefix(std::min(end + 1, line.size()));
+    const std::string_view word = take_word(line);
     plain.clear();
     text.clear();
     parts.clear();

@@ -19,6 +19,20 @@ constexpr int32_t kEos = 1;
 constexpr int32_t kBos = 2;
 constexpr int32_t kUnk = 3;
 
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, stands for a space inside pieces
+
+struct ModelTraits {
+  // Empty if splitting a line at its spaces (U+0020) and encoding each word alone gives the pieces of the whole line;
+  // otherwise the reason why that is not certain. docs/formats.md has the argument.
+  std::string words_depend;
+  // Empty if a BPE model's pieces come from merges alone; otherwise the reason why not.
+  std::string not_only_merges;
+};
+
+// Reads the settings and checks the normaliser's table so that no lookup can leave it; throws Error for a file that is
+// not a model or is damaged. `name` is for the message.
+ModelTraits examine_model(std::string_view bytes, const std::string& name);
+
 class Subwords {
  public:
   // Fails if the file is missing or damaged, or if its special ids are not the ones above.
@@ -46,6 +60,7 @@ class Subwords {
  private:
   struct State;
   explicit Subwords(std::unique_ptr<State> state);
+  void require_known(int32_t id) const;
   std::unique_ptr<State> state_;
 };
 

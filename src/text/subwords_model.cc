@@ -1,76 +1,63 @@
-#include "text/subwords_model.h"
-
+// Looks inside a SentencePiece model file, before it is used.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
 #include "core/error.h"
+#include "text/subwords.h"
 
 namespace tandem::text {
 
 namespace {
 
-// Protocol-buffer fields, one after the other. Damaged bytes throw.
-class Fields {
- public:
-  Fields(std::string_view bytes, const std::string& name) : bytes_(bytes), name_(name) {}
+[[noreturn]] void damaged(const std::string& name) { fail("{} is not a SentencePiece model, or it is damaged", name); }
 
-  // The next field: a number, or bytes. False at the end.
-  bool next(uint64_t& field, uint64_t& number, std::string_view& content) {
-    if (bytes_.empty()) {
-      return false;
+std::string_view take(std::string_view& bytes, uint64_t size, const std::string& name) {
+  if (size > bytes.size()) {
+    damaged(name);
+  }
+  const std::string_view part = bytes.substr(0, size);
+  bytes.remove_prefix(size);
+  return part;
+}
+
+uint64_t take_number(std::string_view& bytes, const std::string& name) {
+  uint64_t value = 0;
+  for (unsigned shift = 0; shift < 64; shift += 7) {
+    const auto byte = static_cast<unsigned char>(take(bytes, 1, name)[0]);
+    value |= static_cast<uint64_t>(byte & 127) << shift;
+    if (byte < 128) {
+      return value;
     }
-    const uint64_t tag = varint();
-    field = tag >> 3;
-    number = 0;
-    content = {};
+  }
+  damaged(name);
+}
+
+// Calls visit(field, number, content) for protocol-buffer fields, one after the other: each is a number, or bytes.
+// Damaged bytes throw.
+template <class Visit>
+void for_each_field(std::string_view bytes, const std::string& name, const Visit& visit) {
+  while (!bytes.empty()) {
+    const uint64_t tag = take_number(bytes, name);
     switch (tag & 7) {
       case 0:
-        number = varint();
+        visit(tag >> 3, take_number(bytes, name), std::string_view());
         break;
       case 1:
-        content = take(8);
+        visit(tag >> 3, 0, take(bytes, 8, name));
         break;
       case 2:
-        content = take(varint());
+        visit(tag >> 3, 0, take(bytes, take_number(bytes, name), name));
         break;
       case 5:
-        content = take(4);
+        visit(tag >> 3, 0, take(bytes, 4, name));
         break;
       default:
-        damaged();
+        damaged(name);
     }
-    return true;
   }
-
- private:
-  [[noreturn]] void damaged() const { fail("{} is not a SentencePiece model, or it is damaged", name_); }
-
-  std::string_view take(uint64_t size) {
-    if (size > bytes_.size()) {
-      damaged();
-    }
-    const std::string_view part = bytes_.substr(0, size);
-    bytes_.remove_prefix(size);
-    return part;
-  }
-
-  uint64_t varint() {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const auto byte = static_cast<unsigned char>(take(1)[0]);
-      value |= static_cast<uint64_t>(byte & 127) << shift;
-      if (byte < 128) {
-        return value;
-      }
-    }
-    damaged();
-  }
-
-  std::string_view bytes_;
-  const std::string& name_;
-};
+}
 
 // The normaliser's rules: a trie (Darts-clone double array) from character sequences to offsets in a text of
 // zero-terminated replacements. Stored as: bytes of the trie (32 bits), trie, text.
@@ -133,30 +120,26 @@ ModelTraits examine_pieces(std::string_view model, const std::string& name) {
   constexpr uint64_t kUserDefined = 4, kUnused = 5;
   bool has_mark = false;
   ModelTraits traits;
-  Fields fields(model, name);
-  uint64_t field = 0, number = 0;
-  std::string_view content;
-  while (fields.next(field, number, content)) {
-    if (field != 1) {
-      continue;
+  const auto examine = [&](uint64_t field, uint64_t number, std::string_view text) {
+    if (field == 3 && number == kUnused) {
+      traits.words_depend = "it has unused pieces";
     }
-    Fields piece(content, name);
-    while (piece.next(field, number, content)) {
-      if (field == 3 && number == kUnused) {
-        traits.words_depend = "it has unused pieces";
-      }
-      if (field == 3 && number == kUserDefined) {
-        traits.not_only_merges = "it has user-defined pieces, which stay whole";
-      }
-      if (field == 1) {
-        has_mark |= content == kSpaceMark;
-        if (traits.words_depend.empty() &&
-            (content.find(kSpaceMark, 1) != std::string_view::npos || content.find(' ') != std::string_view::npos)) {
-          traits.words_depend = fmt::format("the piece '{}' spans a space", content);
-        }
+    if (field == 3 && number == kUserDefined) {
+      traits.not_only_merges = "it has user-defined pieces, which stay whole";
+    }
+    if (field == 1) {
+      has_mark |= text == kSpaceMark;
+      if (traits.words_depend.empty() &&
+          (text.find(kSpaceMark, 1) != std::string_view::npos || text.find(' ') != std::string_view::npos)) {
+        traits.words_depend = fmt::format("the piece '{}' spans a space", text);
       }
     }
-  }
+  };
+  for_each_field(model, name, [&](uint64_t field, uint64_t, std::string_view piece) {
+    if (field == 1) {
+      for_each_field(piece, name, examine);
+    }
+  });
   if (!has_mark && traits.words_depend.empty()) {
     traits.words_depend = "the space mark is not a piece";
   }
@@ -165,24 +148,23 @@ ModelTraits examine_pieces(std::string_view model, const std::string& name) {
 
 std::string examine_trainer(std::string_view spec, const std::string& name) {
   constexpr uint64_t kBpe = 2;
-  uint64_t type = 1, suffix = 0, field = 0, number = 0;
-  std::string_view content;
-  for (Fields fields(spec, name); fields.next(field, number, content);) {
+  uint64_t type = 1, suffix = 0;
+  for_each_field(spec, name, [&](uint64_t field, uint64_t number, std::string_view) {
     type = field == 3 ? number : type;
     suffix = field == 24 ? number : suffix;
-  }
+  });
   return type != kBpe ? "it is not a BPE model" : suffix != 0 ? "its pieces end with the space mark" : "";
 }
 
 std::string examine_normalizer(std::string_view spec, const std::string& name) {
-  uint64_t prefix = 1, remove_extra = 1, escape = 1, field = 0, number = 0;
-  std::string_view content, rules;
-  for (Fields fields(spec, name); fields.next(field, number, content);) {
+  uint64_t prefix = 1, remove_extra = 1, escape = 1;
+  std::string_view rules;
+  for_each_field(spec, name, [&](uint64_t field, uint64_t number, std::string_view content) {
     rules = field == 2 ? content : rules;
     prefix = field == 3 ? number : prefix;
     remove_extra = field == 4 ? number : remove_extra;
     escape = field == 5 ? number : escape;
-  }
+  });
   if (!rules.empty()) {
     const Rules checked(rules, name);
     if (checked.source_has_space() || checked.replacement_has_space_mark()) {
@@ -197,9 +179,7 @@ std::string examine_normalizer(std::string_view spec, const std::string& name) {
 ModelTraits examine_model(std::string_view bytes, const std::string& name) {
   require(!bytes.empty(), "{} is empty, not a SentencePiece model", name);
   std::string trainer = examine_trainer("", name), normalizer;
-  uint64_t field = 0, number = 0;
-  std::string_view content;
-  for (Fields fields(bytes, name); fields.next(field, number, content);) {
+  for_each_field(bytes, name, [&](uint64_t field, uint64_t, std::string_view content) {
     if (field == 2) {
       trainer = examine_trainer(content, name);
     } else if (field == 3) {
@@ -207,7 +187,7 @@ ModelTraits examine_model(std::string_view bytes, const std::string& name) {
     } else if (field == 5) {
       examine_normalizer(content, name);  // the normaliser for decoding: only its safety matters
     }
-  }
+  });
   ModelTraits traits = examine_pieces(bytes, name);
   if (!trainer.empty() || !normalizer.empty()) {
     traits.words_depend = !trainer.empty() ? trainer : normalizer;

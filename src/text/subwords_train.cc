@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "core/error.h"
+#include "text/cleaning.h"
 #include "text/subwords.h"
 
 namespace tandem::text {
@@ -48,15 +48,12 @@ bool has_new_character(std::string_view word, std::vector<bool>& seen) {
 
 void WordCounts::add(std::string_view line) {
   while (!line.empty()) {
-    const size_t end = std::min(line.find(' '), line.size());
-    const std::string_view word = line.substr(0, end);
-    line.remove_prefix(std::min(end + 1, line.size()));
+    const std::string_view word = take_word(line);
     if (word.empty() || word.size() > kLongestWord) {
       continue;
     }
     ++total_;
-    const auto found = words_.find(word);
-    if (found != words_.end()) {
+    if (const auto found = words_.find(word); found != words_.end()) {
       ++found->second;
     } else {
       words_.emplace(word, 1);

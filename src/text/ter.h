@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,12 +24,13 @@ struct TerStats {
   TerStats& operator+=(const TerStats& other);
 };
 
-using TerScore = MetricScore;
+// Edits that turn one sequence of word numbers into the other: shifts of word groups, insertions, deletions and
+// substitutions, found by tercom's greedy search with its limits on shifts and its beam around the diagonal, in the
+// variant of the sacreBLEU package. Memory is linear in the lengths.
+int64_t translation_edits(std::span<const uint32_t> hypothesis, std::span<const uint32_t> reference);
 
 std::vector<TerStats> statistics(Lines hypotheses, const References& references, const TerOptions& options);
-TerScore score(const TerStats& stats, const TerOptions& options);
+MetricScore score(const TerStats& stats, const TerOptions& options);
 std::string signature(const TerOptions& options, size_t references);
-
-TerScore corpus_ter(Lines hypotheses, const References& references, const TerOptions& options = {});
 
 }  // namespace tandem::text

@@ -104,29 +104,11 @@ std::u32string tokenize_char(std::u32string_view line) {
 
 std::u32string tokenize_none(std::u32string_view line) { return std::u32string(line); }
 
-namespace {
-
-struct Named {
-  std::string_view name;
-  Tokenizer tokenizer;
-};
-constexpr std::array<Named, 4> kTokenizers = {
-    {{"13a", tokenize_13a}, {"intl", tokenize_intl}, {"char", tokenize_char}, {"none", tokenize_none}}};
-
-}  // namespace
-
 Tokenizer bleu_tokenizer(std::string_view name) {
-  for (const Named& entry : kTokenizers) {
-    if (entry.name == name) {
-      return entry.tokenizer;
-    }
-  }
-  fail("unknown BLEU tokenizer '{}': use 13a, intl, char or none", name);
-}
-
-const std::vector<std::string>& bleu_tokenizers() {
-  static const std::vector<std::string> names = {"13a", "intl", "char", "none"};
-  return names;
+  constexpr Tokenizer kTokenizers[] = {tokenize_13a, tokenize_intl, tokenize_char, tokenize_none};
+  const auto found = std::ranges::find(kBleuTokenizers, name);
+  require(found != kBleuTokenizers.end(), "unknown BLEU tokenizer '{}': use 13a, intl, char or none", name);
+  return kTokenizers[found - kBleuTokenizers.begin()];
 }
 
 namespace {

@@ -18,9 +18,9 @@ std::u32string tokenize_intl(std::u32string_view line);  // mteval-v14: Unicode 
 std::u32string tokenize_char(std::u32string_view line);  // every character
 std::u32string tokenize_none(std::u32string_view line);
 
-// The tokenizer with this name in BLEU's signature: 13a, intl, char, none.
+// By their names in BLEU's signature.
+inline const std::vector<std::string> kBleuTokenizers = {"13a", "intl", "char", "none"};
 Tokenizer bleu_tokenizer(std::string_view name);
-const std::vector<std::string>& bleu_tokenizers();
 
 // One space between tokens.
 std::u32string tokenize_tercom(std::u32string_view line, const TerOptions& options);

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/parse.h"
 #include "train/config_fields.h"
 
 namespace tandem::train {
@@ -103,13 +104,10 @@ struct RangeChecker {
 
 // Sentences separated by newlines; a sentence that begins with a key is put where that key was set.
 void add_problems(const std::string& sentences, const std::string& section, ConfigReport& report) {
-  for (size_t begin = 0; begin < sentences.size();) {
-    const size_t end = std::min(sentences.find('\n', begin), sentences.size());
-    const std::string sentence = sentences.substr(begin, end - begin);
+  for (const std::string& sentence : split(sentences, '\n')) {
     const std::string word = sentence.substr(0, sentence.find(' '));
     const std::string place = report.place_of(report.places.contains(word) ? word : section + word);
     report.errors.push_back(fmt::format("{}: {}", place, sentence));
-    begin = end + 1;
   }
 }
 

@@ -2,32 +2,17 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <sstream>
 
 #include "core/error.h"
+#include "core/parse.h"
 #include "text/cleaning.h"
 #include "train/config_fields.h"
 
 namespace tandem::train {
 
 namespace {
-
-// Levenshtein: how many letters to insert, delete or change.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 std::string_view last_part(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 

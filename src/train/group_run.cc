@@ -140,27 +140,6 @@ double GroupRun::broadcast(double value, int root) {
   return value;
 }
 
-std::string GroupRun::broadcast(const std::string& text, int root) {
-  auto size = static_cast<int32_t>(text.size());
-  dist::Communicator& all = group_->communicator();
-  all.broadcast(host_view(&size, 1, 1), root);
-  std::vector<int32_t> words((static_cast<size_t>(size) + 3) / 4);
-  if (rank() == root) {
-    std::copy_n(text.data(), text.size(), reinterpret_cast<char*>(words.data()));
-  }
-  all.broadcast(host_view(words.data(), 1, static_cast<int64_t>(words.size())), root);
-  return {reinterpret_cast<const char*>(words.data()), static_cast<size_t>(size)};
-}
-
-std::vector<std::string> GroupRun::gather(const std::string& text) {
-  std::vector<std::string> texts;
-  texts.reserve(static_cast<size_t>(size()));
-  for (int root = 0; root < size(); ++root) {
-    texts.push_back(broadcast(text, root));
-  }
-  return texts;
-}
-
 // ---- the engine
 
 namespace {

@@ -38,10 +38,10 @@ class GroupRun {
 
   // What rank `root` holds, on all ranks.
   double broadcast(double value, int root = 0);
-  std::string broadcast(const std::string& text, int root = 0);
+  std::string broadcast(const std::string& text, int root = 0) { return group_->broadcast(text, root); }
   double largest(double value) { return dist::largest(group_->communicator(), value); }
   // Every rank's text, in the order of the ranks.
-  std::vector<std::string> gather(const std::string& text);
+  std::vector<std::string> gather(const std::string& text) { return group_->gather(text); }
   void barrier() { group_->communicator().barrier(); }
 
   // Asked to forget what a former run left; it is there until clear(), which all ranks call.

@@ -5,7 +5,6 @@
 #include "core/file.h"
 #include "core/human.h"
 #include "core/log.h"
-#include "store/checkpoint_state.h"
 
 namespace tandem::train {
 
@@ -66,14 +65,13 @@ std::optional<RunCheckpoints::Loaded> RunCheckpoints::resume() {
   const store::CheckpointState& state = loaded->state;
   log::info("going on from step {} ({}); --start-over begins anew", grouped(state.step),
             found ? found->string() : "another host's checkpoint");
-  const data::MicroBatchCapacity now = learner_.fixed_micro_batch();
-  if (run_.first() && now.source > 0 && state.micro_batch_source > 0 &&
-      (now.source != state.micro_batch_source || now.target != state.micro_batch_target)) {
+  const data::MicroBatchCapacity now = learner_.fixed_micro_batch(), before = state.micro_batch;
+  if (run_.first() && now.source > 0 && before.source > 0 &&
+      (now.source != before.source || now.target != before.target)) {
     log::warning(
         "a micro-batch has room for {} + {} tokens now and had it for {} + {}: gradients are added up in another "
-        "order, so "
-        "the run does not go on with the same bits",
-        grouped(now.source), grouped(now.target), grouped(state.micro_batch_source), grouped(state.micro_batch_target));
+        "order, so the run does not go on with the same bits",
+        grouped(now.source), grouped(now.target), grouped(before.source), grouped(before.target));
   }
   return loaded;
 }
@@ -82,8 +80,7 @@ void RunCheckpoints::save(store::CheckpointState state) {
   learner_.update().complete(learner_.weights().average());
   const HostTensors tensors = learner_.host_tensors(HostCopy::read);
   if (run_.keeps_checkpoints()) {
-    state.micro_batch_source = learner_.fixed_micro_batch().source;
-    state.micro_batch_target = learner_.fixed_micro_batch().target;
+    state.micro_batch = learner_.fixed_micro_batch();
     const store::Checkpoint checkpoint{state, run_.settings(), data_.source.bytes(),
                                        data_.joint ? "" : data_.target.front().bytes()};
     const auto& root = run_.directory().root();
@@ -144,8 +141,7 @@ data::MicroBatchCapacity saved_micro_batch(const GroupRun& run) {
     return {};
   }
   try {
-    const store::CheckpointState state = store::load_checkpoint(latest, false).state;
-    return {state.micro_batch_source, state.micro_batch_target, 0};
+    return store::load_checkpoint(latest, false).state.micro_batch;
   } catch (const Error&) {
     return {};
   }

@@ -198,7 +198,7 @@ TrainOutcome Training::run() {
   event("end", reason);
   observer_->finish(end.has_value());
   log::status("");
-  return {reason, state_.step, end ? 0 : stop_signal_, state_.metrics};
+  return {reason, state_.step, end ? 0 : stop_signal_};
 }
 
 // ---- steps

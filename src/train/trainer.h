@@ -4,7 +4,6 @@
 // A run that was stopped, killed or moved resumes from its latest checkpoint as if nothing had happened, bit for bit.
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "train/config.h"
@@ -14,8 +13,7 @@ namespace tandem::train {
 struct TrainOutcome {
   std::string reason;  // why it ended, one sentence
   int64_t step = 0;
-  int signal = 0;                         // that asked to stop, or 0
-  std::map<std::string, double> metrics;  // of the last validation
+  int signal = 0;  // that asked to stop, or 0
 };
 
 // Trains until a limit of config.stop is reached or a signal asks to stop; the state is saved either way. Goes on where

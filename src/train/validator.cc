@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/log.h"
+#include "core/parse.h"
 #include "core/philox.h"
 #include "decode/batches.h"
 #include "decode/line_translator.h"
@@ -104,11 +105,8 @@ std::vector<T> part_of(const std::vector<T>& all, const GroupRun& run) {
 std::vector<std::string> gather_lines(GroupRun& run, const std::vector<std::string>& part) {
   std::vector<std::string> all;
   for (const std::string& text : run.gather(part.empty() ? "" : fmt::format("{}\n", fmt::join(part, "\n")))) {
-    for (size_t begin = 0; begin < text.size();) {
-      const size_t end = text.find('\n', begin);
-      all.push_back(text.substr(begin, end - begin));
-      begin = end + 1;
-    }
+    const std::vector<std::string> lines = split(text, '\n');
+    all.insert(all.end(), lines.begin(), lines.end());
   }
   return all;
 }
@@ -215,9 +213,9 @@ void Validator::translate(ValidationResult& result, const nn::Weights& weights, 
   decode::LineTranslator translator(decoder, data_.subwords(Side::source), data_.subwords(Side::target), threads_);
   const std::vector<std::string> translations =
       gather_lines(run_, translator.translate_best(part_of(text_.source, run_), options));
-  result.bleu = text::corpus_bleu_with_interval(translations, {text_.target});
+  result.bleu = text::corpus_score_with_interval(translations, {text_.target}, text::BleuOptions{});
   result.bleu_signature = text::signature(text::BleuOptions{}, 1);
-  result.chrf = text::corpus_chrf(translations, {text_.target}).score;
+  result.chrf = text::corpus_score(translations, {text_.target}, text::ChrfOptions{}).score;
   for (size_t i = 0; i < std::min(translations.size(), static_cast<size_t>(config_.samples)); ++i) {
     result.samples.push_back({text_.source[i], text_.target[i], translations[i]});
   }

@@ -1,10 +1,9 @@
-#include "decode/split_line.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "core/philox.h"
+#include "decode/line_translator.h"
 
 namespace tandem::decode {
 namespace {

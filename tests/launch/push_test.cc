@@ -1,8 +1,7 @@
 // Hosts that have their own directory in place of this one's program, config and data.
-#include "launch/push.h"
-
 #include <fmt/core.h>
 
+#include "launch/launch.h"
 #include "launched.h"
 
 namespace tandem::testing {

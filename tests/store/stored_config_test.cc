@@ -1,8 +1,7 @@
 // The model's part of a stored config: what training wrote comes back, and nothing is guessed.
-#include "store/stored_config.h"
-
 #include <gtest/gtest.h>
 
+#include "store/model_loader.h"
 #include "temporary_directory.h"
 #include "train/config.h"
 

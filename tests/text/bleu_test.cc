@@ -7,6 +7,10 @@
 namespace tandem::text {
 namespace {
 
+BleuScore corpus_bleu(Lines hypotheses, const References& references, const BleuOptions& options = {}) {
+  return corpus_score(hypotheses, references, options);
+}
+
 const std::vector<std::string> kHypotheses = {"The cat sat on the mat.", "It costs 3.5% of $1,000-2 (approx.)",
                                               "Hallo &amp; Welt!"};
 const References kReference = {{"The cat sat on a mat.", "It costs 3.5% of $1,000-2, approximately.", "Hallo & Welt!"}};

@@ -1,5 +1,3 @@
-#include "text/resampling.h"
-
 #include <gtest/gtest.h>
 
 #include "text/bleu.h"
@@ -89,15 +87,15 @@ TEST(Resampling, CutsOffOneFortiethOnEachSide) {
 
 TEST(Resampling, OneLineAndEmptyLines) {
   const std::vector<std::string> one = {"a b c d e f"};
-  const BleuScore bleu = corpus_bleu_with_interval(one, {{"a b c x e f"}});
+  const BleuScore bleu = corpus_score_with_interval(one, {{"a b c x e f"}}, BleuOptions{});
   ASSERT_TRUE(bleu.interval.has_value());
-  EXPECT_EQ(bleu.score, corpus_bleu(one, {{"a b c x e f"}}).score);
+  EXPECT_EQ(bleu.score, corpus_score(one, {{"a b c x e f"}}, BleuOptions{}).score);
   EXPECT_EQ(bleu.interval->low, bleu.score);
   EXPECT_EQ(bleu.interval->high, bleu.score);
   EXPECT_EQ(bleu.text().substr(0, 30), "BLEU = 37.99 (μ = 37.99 ± 0.");
 
   const std::vector<std::string> empty = {"", "", ""};
-  const Interval nothing = *corpus_bleu_with_interval(empty, {{"a b c d", "", "e"}}).interval;
+  const Interval nothing = *corpus_score_with_interval(empty, {{"a b c d", "", "e"}}, BleuOptions{}).interval;
   EXPECT_EQ(nothing.low, 0);
   EXPECT_EQ(nothing.high, 0);
   const std::vector<std::string> mixed = {"a b c d e", "", "x"};

@@ -13,7 +13,6 @@
 #include "core/file.h"
 #include "core/philox.h"
 #include "text/small_model.h"
-#include "text/subwords_model.h"
 
 namespace tandem::text {
 namespace {

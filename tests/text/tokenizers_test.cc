@@ -68,7 +68,7 @@ TEST(Tokenizers, CharactersAndNone) {
   EXPECT_EQ(shown(tokenize_char(U"a\u0308b \U0001F600")), "a <308> b <1F600>");
   EXPECT_EQ(shown(tokenize_none(U" a,b  c ")), "a,b c");
   EXPECT_THROW(bleu_tokenizer("zh"), Error);
-  for (const auto& name : bleu_tokenizers()) {
+  for (const auto& name : kBleuTokenizers) {
     EXPECT_NE(bleu_tokenizer(name), nullptr);
   }
 }

@@ -22,7 +22,6 @@
 #include "dist/process_group.h"
 #include "launch/agent.h"
 #include "launch/launch.h"
-#include "launch/push.h"
 
 namespace tandem::launch {
 namespace {
@@ -113,7 +112,12 @@ void launch_work(int argc, char** argv) {
 }
 
 void push_files(int argc, char** argv) {
-  push(parse_hosts(argv[2]), argv[3], own_binary(), {argv + 5, argv + argc}, argv[4]);
+  LaunchOptions options;
+  options.hosts = parse_hosts(argv[2]);
+  options.agent = argv[3];
+  options.binary = own_binary();
+  options.directory = argv[4];
+  push(options, {argv + 5, argv + argc});
 }
 
 }  // namespace

@@ -1,0 +1,27 @@
+// Takes small texts apart, and compares words.
+#pragma once
+
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::inline core {
+
+// The whole text as a number; nothing if it is none, or does not fit the type.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && rest == end ? std::optional(value) : std::nullopt;
+}
+
+// The parts between the separators. Nothing comes after a separator at the end, as in the lines of a file.
+std::vector<std::string> split(const std::string& text, char separator);
+
+// Levenshtein: how many letters to insert, delete or change.
+size_t edit_distance(std::string_view from, std::string_view to);
+
+}  // namespace tandem::inline core
