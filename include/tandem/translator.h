@@ -3,9 +3,9 @@
 //   tandem::Translator translator("runs/en-de");
 //   std::cout << translator.translate_line("A sentence.").text << "\n";
 //
-// The library writes to no terminal, log or signal handler: what it has to say goes to ModelOptions::on_message. It
-// throws nothing but tandem::Error; what a callback throws comes back as an Error, too. A callback must not call the
-// translator that called it.
+// The library writes to no terminal, log or signal handler: its messages go to ModelOptions::on_message. It throws only
+// tandem::Error; an exception thrown by a callback becomes an Error, too. A callback must not call the translator that
+// called it.
 // This interface is not stable yet: it may change with each version until a release declares it stable.
 #pragma once
 
@@ -28,7 +28,7 @@ enum class Severity : uint8_t { info, warning };
 
 struct ModelOptions {
   std::string device = "auto";  // auto (the first usable GPU, else the CPU), cpu, cuda or cuda:N
-  int threads = 0;              // of the CPU; 0 = as many as this process may use. Results do not depend on it
+  int threads = 0;              // CPU threads; 0 = as many as this process may use. Results do not depend on it
   Precision precision = Precision::automatic;
   bool use_average = true;  // the moving average of the weights, if the model has one
   // Called on the thread that opens the model or calls the translator.
@@ -36,13 +36,13 @@ struct ModelOptions {
 };
 
 struct ModelInfo {
-  std::string directory;  // in which the weights lie
-  int64_t step = 0;       // of training
-  std::string device;     // in words
+  std::string directory;  // holds the weights
+  int64_t step = 0;       // training steps done
+  std::string device;     // description of the device
   Precision precision = Precision::f32;
-  int64_t max_pieces = 0;  // of a sentence, the end mark counted
+  int64_t max_pieces = 0;  // longest sentence, the end mark counted
   int64_t source_vocabulary = 0, target_vocabulary = 0;
-  int64_t usual_batch = 0;  // sentences that the device likes to work on together
+  int64_t usual_batch = 0;  // sentences per batch that suit the device
 };
 
 // A model, ready to translate. Calls from several threads wait for one another; different translators do not.
@@ -57,7 +57,7 @@ class TANDEM_EXPORT Translator {
 
   const ModelInfo& info() const;
 
-  // For each line its n best translations, best first, at least one. A line without text has one empty translation. A
+  // Returns each line's n best translations, best first, at least one. A line without text has one empty translation. A
   // line that is longer than the model takes is translated in parts, with a warning, and has one translation: the
   // parts' best, joined by spaces, scores and tokens added.
   std::vector<std::vector<Translation>> translate(std::span<const std::string> lines,
@@ -65,7 +65,7 @@ class TANDEM_EXPORT Translator {
   // The best translation of one line.
   Translation translate_line(const std::string& line, const TranslateOptions& options = {});
 
-  // How likely each target is as the translation of its source.
+  // Returns how likely each target is as the translation of its source.
   std::vector<PairScore> score(std::span<const std::string> sources, std::span<const std::string> targets,
                                const CallOptions& options = {});
 
@@ -74,7 +74,7 @@ class TANDEM_EXPORT Translator {
   std::unique_ptr<State> state_;
 };
 
-// Of the library, as MAJOR.MINOR.PATCH.
+// The library's version, as MAJOR.MINOR.PATCH.
 TANDEM_EXPORT const char* version();
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Ops that are several others one after the other, unless a device has something faster.
+// Ops that run as a sequence of other ops, unless a device has something faster.
 #include "backend/cpu/cpu_backend.h"
 
 namespace tandem::backend {

@@ -1,4 +1,4 @@
-// A backend in front of another one, which does all that a derived class does not define.
+// A backend that forwards to another one all that a derived class does not override.
 #pragma once
 
 #include "backend/backend.h"

@@ -1,4 +1,4 @@
-// What a user asks for: a device and a precision.
+// Turns the device and the precision that a user asks for into a backend and a compute type.
 #include <charconv>
 #include <filesystem>
 
@@ -11,7 +11,7 @@ namespace tandem::backend {
 
 namespace {
 
-// The N of "cuda:N"; for "auto" and "cuda" the first that can be used, else 0, of which the reason is told.
+// The N of "cuda:N"; for "auto" and "cuda" the first usable GPU, else 0, so that its error is reported.
 int device_number(const std::string& device) {
   constexpr std::string_view kName = "cuda";
   if (device == kName || device == "auto") {

@@ -1,5 +1,5 @@
-// What ops are made of besides views and numbers, and what their descriptions are made of. Pointers and views are to
-// the backend's memory, spans to the host's.
+// Operands of ops besides views and numbers, and what describes ops. Pointers and views refer to the backend's memory,
+// spans to the host's.
 //
 // A struct that holds views or pointers lists them, as an op does (see backend/ops.h).
 #pragma once
@@ -16,7 +16,7 @@ namespace tandem::backend {
 
 constexpr double kNormEpsilon = 1e-6;  // added to a row's variance by every layer norm
 
-// What a step's kernels read from memory that is written before the step, so that a captured graph can be replayed.
+// Values that a step's kernels read from memory, written before the step, so that a recorded graph can be replayed.
 struct StepState {
   uint64_t seed = 0;
   uint32_t step = 0;          // optimizer step, from 0
@@ -26,23 +26,23 @@ struct StepState {
   float learning_rate = 0;
 };
 
-// Dropout whose mask is a function of (seed, step, place in the model, token, column): Philox, eight columns a call,
+// Dropout whose mask is a function of (seed, step, place in the model, token, column): Philox, eight columns per call,
 // keep if a 16-bit lane >= rate * 65536. Kept values are multiplied by 1 / (1 - rate). rate = 0: off.
 struct Dropout {
   float rate = 0;
   uint32_t place = 0;                // one number for each dropout of the model; attention uses place + head
-  Side side = Side::source;          // which first-token index of the state counts
+  Side side = Side::source;          // selects the state's first-token index
   const StepState* state = nullptr;  // read only if the rate is not 0
 
   static constexpr auto outputs = std::tuple();
   static constexpr auto inputs = std::tuple(&Dropout::state);
 };
 
-// A matrix of the model [rows, cols] as an op reads it. Kernels for plain values ask for plain(); a kernel for narrower
-// values reads `scales` as well, and one for a product of its own may have its form of them in `packed`.
+// A matrix of the model [rows, cols] as an op reads it. Kernels for plain values call plain(); a kernel for narrower
+// values also reads `scales`, and a kernel with a layout of its own may find the values so in `packed`.
 struct Weight {
-  ConstView values = {};  // in C, or a narrower type with scales
-  ConstView scales = {};  // empty: the values are what they are
+  ConstView values = {};  // C, or a narrower type with scales
+  ConstView scales = {};  // empty: the values are used as they are
   ConstView packed = {};  // the same values, laid out for a kernel; or empty
 
   Weight() = default;
@@ -63,7 +63,7 @@ struct Weight {
 
 enum class Activation : uint8_t { none, relu, gelu, swish };  // gelu: the exact one, with erf
 
-// Where the parts of a batch's rows begin, and the last one's end, from 0. Empty: all rows are one part.
+// The start of each part of a batch's rows, from 0, and the last one's end. Empty: all rows are one part.
 using RowParts = std::span<const int32_t>;
 
 // Sentence i owns the rows starts[i] to starts[i + 1] of its side.
@@ -75,7 +75,7 @@ struct AttentionShape {
   int64_t longest_query = 0;
   int64_t longest_key = 0;
   Dropout dropout = {};  // token = query's index in the global batch, column = key's position in its sentence
-  ConstView plan = {};   // i32, of PlanAttention; or empty
+  ConstView plan = {};   // i32, PlanAttention's result; or empty
 
   static constexpr auto outputs = std::tuple();
   static constexpr auto inputs =
@@ -83,7 +83,7 @@ struct AttentionShape {
   static constexpr auto device_own = std::tuple(&AttentionShape::plan);
 };
 
-// Which rows of a batch hold which token, so that an embedding's gradient can be added up without atomics.
+// The rows of a batch that hold each token, so that an embedding's gradient can be added up without atomics.
 struct TokenOrder {
   ConstView rows;    // i32 [1, tokens]: row numbers, sorted by token id, rows of one id in rising order
   ConstView ids;     // i32 [1, runs]: the distinct ids, rising
@@ -128,13 +128,13 @@ struct AdamSettings {
 struct UpdateSettings {
   AdamSettings adam = {};
   float max_norm = 0;       // gradients are scaled down to this norm; 0: no clipping
-  float average_decay = 0;  // of the moving average of the weights
+  float average_decay = 0;  // decay of the weights' moving average
 };
 
-// What an update knows of itself: GradientNorm writes it, Adam and MovingAverage read it. Only `updates` lives on from
-// one update to the next.
+// The state of an update: GradientNorm or PrepareUpdate writes it, Adam and MovingAverage read it. Only `updates` is
+// kept from one update to the next.
 struct UpdateState {
-  double norm = 0;             // of the gradient, before clipping
+  double norm = 0;             // norm of the gradient before clipping
   float clip_factor = 1;       // min(1, max_norm / norm)
   uint32_t finite = 1;         // 0: this update changes nothing and is not counted
   uint32_t updates = 0;        // updates done, this one counted
@@ -155,12 +155,12 @@ struct LossTotals {
 
 namespace op {
 
-// The least that an op costs.
+// The least that an op must do.
 struct Cost {
-  std::string label;        // op, variant and shape, for people
+  std::string label;        // op, variant and shape, to be printed
   double bytes = 0;         // moved to and from memory
-  double flops = 0;         // of matrix products
-  double flops_a_pair = 0;  // of attention: for each query and each key that it sees
+  double flops = 0;         // those of matrix products
+  double flops_a_pair = 0;  // attention's, for each query and each key that it sees
 };
 
 template <class... Views>
@@ -168,7 +168,7 @@ double bytes_of(const Views&... views) {
   return (0.0 + ... + static_cast<double>(views.bytes()));
 }
 
-// Of y [rows, cols] as sums of `terms` products.
+// Flops of y [rows, cols], each element a sum of `terms` products.
 inline double flops_of(const ConstView& y, int64_t terms) {
   return 2 * static_cast<double>(y.size()) * static_cast<double>(terms);
 }

@@ -40,7 +40,7 @@ namespace op {
 
 // ---- memory
 
-// Same shape; converts between f32, bf16 and f64.
+// Both have the same shape; converts between f32, bf16 and f64.
 struct Copy {
   static constexpr const char* kName = "copy";
   View to;
@@ -71,7 +71,7 @@ struct Linear {
   static constexpr const char* kName = "linear";
   View y;
   View pre = {};   // [rows, out] in C: receives x w' + bias; needed for gelu and swish, else may be empty
-  View gate = {};  // i32 [rows, (out + 31) / 32] or empty: room for what relu's backward may want to know
+  View gate = {};  // i32 [rows, (out + 31) / 32] or empty: memory for what relu's backward may need
   ConstView x;
   Weight w;
   ConstView bias = {};  // [out] in C, or empty
@@ -92,13 +92,13 @@ struct Linear {
 // dx = (dy w) * activation' * dropout mask. The activation is the one that produced x.
 struct LinearBackwardInput {
   static constexpr const char* kName = "linear_backward_input";
-  static constexpr bool kOfRounded = true;  // a column may be added up after a rounding that the CPU does not do
+  static constexpr bool kOfRounded = true;  // a device may round before it adds up a column, which the CPU does not
   View dx;
   View column_sums = {};  // G [1, in] or empty: the sums of dx over its rows, the gradient of a bias before x
   ConstView dy;
   Weight w;
   ConstView saved = {};  // gelu, swish: `pre`; relu: x itself, which is 0 exactly where no gradient flows
-  ConstView gate = {};   // the forward's
+  ConstView gate = {};   // the forward op's
   Activation activation = Activation::none;
   Dropout dropout = {};
   bool accumulate = false;
@@ -117,9 +117,9 @@ struct LinearBackwardInput {
   void run(CudaBackend& gpu) const;
 };
 
-// The gradients of one or more matrices, all with the same number of rows and none with memory of another. If G is
-// wider than C, each part's product is made in C and added in G, which does not round: the sums do not depend on which
-// parts came in which op.
+// The gradients of one or more matrices; all have the same number of rows, and none shares memory with another. If G
+// is wider than C, each part's product is made in C and added in G, which does not round: the sums do not depend on
+// which parts came in which op.
 struct LinearBackwardWeights {
   static constexpr const char* kName = "linear_backward_weights";
   std::span<const WeightGradient> gradients;
@@ -183,7 +183,7 @@ struct EmbedBackward {
 struct AddRows {
   static constexpr const char* kName = "add_rows";
   View table;      // M [V, d]
-  ConstView ids;   // i32 [1, n], distinct; -1: this row is left out
+  ConstView ids;   // i32 [1, n], distinct; -1: this row is skipped
   ConstView rows;  // M [n, d]
 
   static constexpr auto outputs = std::tuple(&AddRows::table);
@@ -201,8 +201,8 @@ struct ResidualNorm {
   View sum = {};  // [rows, d]; may be empty if nobody needs it again and it is not `residual`
   View normed;
   View statistics;        // M [rows, 2]: mean and rstd, for the backward pass
-  ConstView residual;     //
-  ConstView branch = {};  // or empty: the sum is the residual
+  ConstView residual;     // C [rows, d]
+  ConstView branch = {};  // may be empty: the sum is then the residual
   ConstView gamma, beta;  // M [1, d]
   Dropout dropout = {};
 
@@ -217,7 +217,7 @@ struct ResidualNorm {
 // The end of a sublayer: ResidualNorm of the branch x w' + bias.
 struct LinearResidualNorm {
   static constexpr const char* kName = "linear_residual_norm";
-  View sum, normed, statistics;  // as ResidualNorm writes them
+  View sum, normed, statistics;  // written like ResidualNorm's
   View branch;                   // scratch, C [rows, d]
   ConstView x;                   // C [rows, in]
   Weight w;                      // [d, in]
@@ -237,19 +237,19 @@ struct LinearResidualNorm {
   }
   void run(CpuBackend& cpu) const;
   void run(CudaBackend& gpu) const;
-  void run_in_parts(Backend& backend) const;  // as Linear and ResidualNorm
+  void run_in_parts(Backend& backend) const;  // runs Linear and ResidualNorm
 };
 
 // d = norm's backward of dnormed, plus dsum; dresidual = d; dbranch = d * mask.
 struct ResidualNormBackward {
   static constexpr const char* kName = "residual_norm_backward";
   View dresidual;       // may be the memory of dsum or of dnormed
-  View dbranch = {};    // or empty
+  View dbranch = {};    // may be empty
   View dgamma, dbeta;   // G [1, d]
   View dbias = {};      // G [1, d] or empty: the sums of dbranch over its rows, for a bias that was added to the branch
-  ConstView dnormed;    //
-  ConstView dsum = {};  // or empty: nothing else used the sum
-  ConstView sum;        // the forward's
+  ConstView dnormed;    // C [rows, d]
+  ConstView dsum = {};  // may be empty if nothing else used the sum
+  ConstView sum;        // the forward op's
   ConstView statistics, gamma;
   Dropout dropout = {};
   bool accumulate = true;
@@ -267,8 +267,8 @@ struct ResidualNormBackward {
 
 // ---- attention, sentence by sentence
 
-// What ops of attention with the same starts and rows have in common, made once for all of them: numbers of the
-// device's own, Backend::attention_plan_size() of them.
+// Data that attention ops with the same starts and rows share, computed once for all of them:
+// Backend::attention_plan_size() numbers in a format of the device's own.
 struct PlanAttention {
   static constexpr const char* kName = "plan_attention";
   View plan;
@@ -340,11 +340,11 @@ struct CrossEntropy {
   void run(CudaBackend& gpu) const;
 };
 
-// The output projection, its loss and their gradients: logits = x w', then CrossEntropy, dx = and dw = (or +=) its
-// gradients.
+// The output projection, its loss and their gradients: logits = x w', then CrossEntropy; dx is written, dw is written
+// or added to.
 struct ProjectedLoss {
   static constexpr const char* kName = "projected_loss";
-  static constexpr bool kOfRounded = true;  // the device may round other things than the gradient of the logits
+  static constexpr bool kOfRounded = true;  // the device may round something other than the logits' gradient
   LossTotals* totals = nullptr;             // added to
   View dx, dw;                              // C [rows, d], G [V, d]
   View logits;                              // scratch, C [rows + DeviceTraits::spare_logit_rows, V]
@@ -366,7 +366,7 @@ struct ProjectedLoss {
   }
   void run(CpuBackend& cpu) const;
   void run(CudaBackend& gpu) const;
-  void run_in_parts(Backend& backend) const;  // as products and CrossEntropy
+  void run_in_parts(Backend& backend) const;  // runs matrix products and CrossEntropy
 };
 
 // ---- optimizer, on flat buffers [1, n] in M
@@ -398,7 +398,7 @@ struct SumOfSquares {
   void run(CudaBackend& gpu) const;
 };
 
-// The second half: *update from sums of squares, which are added in their order.
+// The second half: computes *update from sums of squares, which are added in their order.
 struct PrepareUpdate {
   static constexpr const char* kName = "prepare_update";
   UpdateState* update = nullptr;
@@ -473,7 +473,7 @@ struct TopLogProbabilities {
   void run(CudaBackend& gpu) const;
 };
 
-// All ops, the only list of them.
+// The only list of all ops.
 using Any = std::variant<Copy, FillZero, Linear, LinearBackwardInput, LinearBackwardWeights, Embed, EmbedBackward,
                          AddRows, ResidualNorm, LinearResidualNorm, ResidualNormBackward, PlanAttention, Attention,
                          AttentionBackward, CrossEntropy, ProjectedLoss, GradientNorm, SumOfSquares, PrepareUpdate,

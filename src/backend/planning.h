@@ -1,5 +1,5 @@
-// A backend that computes nothing: the same ops are given to it as to a real one, so that the memory they need is known
-// before any is taken. Its addresses must not be followed.
+// A backend that computes nothing: given the same ops as a real one, it shows how much memory they need before any is
+// allocated. Its addresses must not be dereferenced.
 #pragma once
 
 #include "backend/backend.h"
@@ -8,7 +8,7 @@ namespace tandem::backend {
 
 class PlanningBackend final : public Backend {
  public:
-  // Answers like `model` where the shape of the work depends on it.
+  // Reports the traits and sizes of `model`, so that the work has the same shape.
   explicit PlanningBackend(const Backend& model) : model_(model) {}
 
   std::string description() const override { return "planning for " + model_.description(); }
@@ -25,7 +25,7 @@ class PlanningBackend final : public Backend {
     allocated_ += bytes;
     return Buffer(&place_, bytes, Memory::device, [](void*) {});
   }
-  size_t allocated() const { return allocated_; }  // bytes so far
+  size_t allocated() const { return allocated_; }  // bytes allocated so far
   void upload(const View&, const void*) override {}
   void download(void*, const ConstView&) override {}
   void run(const op::Any&) override {}
@@ -34,7 +34,7 @@ class PlanningBackend final : public Backend {
   }
 
  private:
-  alignas(4096) static inline char place_ = 0;  // an address, no memory
+  alignas(4096) static inline char place_ = 0;  // only its address is used
 
   const Backend& model_;
   size_t allocated_ = 0;

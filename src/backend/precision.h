@@ -1,4 +1,4 @@
-// The type that matrix products compute in, as a user asks for it.
+// Turns the precision that a user asks for into the type that matrix products compute in.
 #pragma once
 
 #include "backend/backend.h"

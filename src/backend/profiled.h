@@ -1,5 +1,5 @@
-// Times every op of a piece of work by itself: each is run several times in a row, so that the time is the device's and
-// not that of giving the work. What is computed is therefore of no use afterwards.
+// Times every op by itself: each runs several times in a row, so that the time is the device's and not that of
+// launching the work. The results are therefore useless.
 #pragma once
 
 #include <map>
@@ -13,9 +13,9 @@ namespace tandem::backend {
 struct OpProfile {
   std::string name;  // op and shape
   int64_t calls = 0;
-  double seconds = 0;  // of all calls
-  double bytes = 0;    // that must be moved at least, over all calls
-  double flops = 0;    // of matrix products and attention
+  double seconds = 0;  // total of all calls
+  double bytes = 0;    // least bytes to move, over all calls
+  double flops = 0;    // those of matrix products and attention
 };
 
 class ProfiledBackend final : public ForwardingBackend {
@@ -23,7 +23,7 @@ class ProfiledBackend final : public ForwardingBackend {
   using ForwardingBackend::ForwardingBackend;
 
   std::vector<OpProfile> profile() const;  // the longest first
-  void forget() { profiles_.clear(); }     // what was measured so far
+  void forget() { profiles_.clear(); }     // drops what was measured so far
 
   void run(const op::Any& op) override;
   void hold_sums(bool) override {}  // an op's sums are part of it

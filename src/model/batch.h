@@ -10,8 +10,8 @@ struct PackedSide {
   View position;  // i32 [1, rows]: place in the sentence, from 0
   View starts;    // i32 [1, sentences + 1]
   int64_t longest = 0;
-  backend::TokenOrder order;     // for the embedding's gradient; empty in evaluation
-  backend::RowParts parts = {};  // for the gradients of matrices
+  backend::TokenOrder order;     // used by the embedding's gradient; empty in evaluation
+  backend::RowParts parts = {};  // used by the gradients of matrices
 
   int64_t rows() const { return tokens.cols; }
 };
@@ -20,7 +20,7 @@ struct Batch {
   PackedSide source;
   PackedSide target;
   View labels;                                // i32 [1, target rows]: w1..wn eos; -1 = none
-  const backend::StepState* state = nullptr;  // in the backend's memory; null in evaluation
+  const backend::StepState* state = nullptr;  // lies in the backend's memory; null in evaluation
 };
 
 }  // namespace tandem::model

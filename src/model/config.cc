@@ -28,7 +28,7 @@ ModelConfig preset(const std::string& name) {
 
 namespace {
 
-// Gathers sentences about values that are out of their range.
+// Collects one line for each value that is out of its range.
 class Problems {
  public:
   template <class... Args>

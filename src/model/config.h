@@ -1,4 +1,4 @@
-// What the model is. Two models with equal configs have the same parameters in the same order.
+// The model's config. Two models with equal configs have the same parameters in the same order.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace tandem::model {
 
 enum class NormPlace : uint8_t { pre, post };
 
-// Which of source embedding, target embedding and output projection are one matrix.
+// Whether source embedding, target embedding and output projection are one matrix.
 enum class Tie : uint8_t {
   all,     // one matrix for all three (needs a joint vocabulary)
   output,  // target embedding = output projection; source has its own
@@ -31,7 +31,7 @@ struct ModelConfig {
   bool attention_bias = false;
   int64_t max_length = 256;  // longest sentence in pieces, the end mark included
 
-  // Dropout rates are not part of what the model is, but of how it is trained.
+  // Dropout rates belong to training, not to the model itself.
   float dropout = 0.1F;             // embeddings and sublayer outputs
   float attention_dropout = 0.1F;   // attention weights
   float activation_dropout = 0.1F;  // inside the feed-forward
@@ -40,7 +40,7 @@ struct ModelConfig {
 // tiny, small, base or big, without vocabularies; fails with the list of names.
 ModelConfig preset(const std::string& name);
 
-// All impossible values, one sentence each, separated by newlines; empty when the config is sound.
+// All impossible values, one line each; empty if the config is valid.
 std::string problems(const ModelConfig& config);
 
 }  // namespace tandem::model

@@ -8,12 +8,12 @@
 
 namespace tandem::model {
 
-// Inclusive, but for `above` and `below`.
+// Both ends are included, unless `above` or `below` is set.
 struct Range {
   double low = std::numeric_limits<double>::lowest();
   double high = std::numeric_limits<double>::max();
-  bool above = false;  // low itself is out
-  bool below = false;  // high itself is out
+  bool above = false;  // low itself is excluded
+  bool below = false;  // high itself is excluded
 };
 
 constexpr Range at_least(double low) { return {.low = low}; }
@@ -22,7 +22,7 @@ constexpr Range kShare{.low = 0, .high = 1, .below = true};  // [0, 1)
 using Choices = std::initializer_list<const char*>;
 
 // Calls visit(key, member, range) and visit.choice(key, member, names) for each key of the config's [model] table. A
-// choice's member is an enum (or a bool) whose value is the place of its name. Ranges are checked by problems().
+// choice's member is an enum (or a bool) whose value is the index of its name. problems() checks the ranges.
 template <class Visit>
 void visit_model(ModelConfig& c, Visit& visit) {
   visit("model.source_vocabulary", c.source_vocabulary, at_least(0));

@@ -10,8 +10,8 @@ namespace tandem::model {
 struct DecodeStep {
   View tokens;                   // i32 [1, R]: the last piece of each hypothesis
   View position;                 // i32 [1, R]
-  std::span<const View> keys;    // per layer, C [cached, D]
-  std::span<const View> values;  // per layer, C [cached, D]
+  std::span<const View> keys;    // one per layer, C [cached, D]
+  std::span<const View> values;  // one per layer, C [cached, D]
   int64_t write_row = 0;         // this step's keys and values go to the rows [write_row, write_row + R)
   View self_index;               // i32 [R, longest]: each hypothesis's cache rows, this step's included
   View self_length;              // i32 [1, R]

@@ -2,7 +2,7 @@
 // computes: changing them changes every run.
 //
 //   0, 1                 source and target embedding
-//   2 + i * (2H + 4)     first number of layer i; encoder layers count from 0, decoder layers go on after them:
+//   2 + i * (2H + 4)     first number of layer i; encoder layers count from 0, decoder layers continue after them:
 //     + 0 .. H - 1       self-attention weights, one number for each head
 //     + H .. 2H - 1      cross-attention weights (decoder)
 //     + 2H               self-attention output

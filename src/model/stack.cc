@@ -9,7 +9,7 @@ namespace tandem::model {
 
 namespace {
 
-// The backward pass of a sublayer, with what its forward pass saved.
+// Pairs a sublayer's last product with its backward pass, which reads what the forward pass saved.
 template <class Part>
 nn::ResidualStack::Branch branch_of(const Part& part, const typename Part::Saved& saved) {
   return {part.output(saved),

@@ -13,14 +13,14 @@
 
 namespace tandem::model {
 
-// What the sublayers of a pass read of a micro-batch, beside the rows that go through them.
+// A micro-batch's data that sublayers read in one pass, besides the rows that flow through them.
 struct StackInput {
   const PackedSide& rows;  // the sentences of the stack's own rows
-  // A decoder's:
+  // Only in a decoder:
   const PackedSide* source = nullptr;
-  View memory = {};   // of SourceMemory
+  View memory = {};   // SourceMemory's result
   View dmemory = {};  // its gradient, which the backward pass writes
-  // Made by the stack: what attentions to the same rows have in common.
+  // Set by the stack: plans that all attentions to the same rows share.
   View self_plan = {}, cross_plan = {};
 };
 
@@ -28,25 +28,25 @@ class Sublayer {
  public:
   virtual ~Sublayer() = default;
 
-  virtual nn::Linear& output() = 0;  // the product that ends it
+  virtual nn::Linear& output() = 0;  // the sublayer's last product
   virtual nn::ResidualStack::Branch forward(const nn::Context& context, const View& x,
                                             const StackInput& input) const = 0;
-  // One position of each hypothesis. Writes its rows of the caches.
+  // Computes one position of each hypothesis and writes its rows of the caches.
   virtual nn::PendingProduct step(const nn::Context& context, const View& x, const DecodeStep& step) const = 0;
 };
 
-// Where a sublayer lies.
+// The layer that a sublayer belongs to.
 struct Layer {
   ModelConfig config;
   Side side;
-  int number;  // of the layer in its stack
+  int number;  // the layer's index in its stack
   std::string name;
   LayerPlaces places;
 };
 
 class Stack {
  public:
-  // The side says which: parameters encoder.* or decoder.*.
+  // Side::source makes an encoder (parameters encoder.*), Side::target a decoder (decoder.*).
   Stack(ParameterLayout& layout, const ModelConfig& config, Side side);
 
   using Saved = nn::ResidualStack::Saved;
@@ -56,7 +56,7 @@ class Stack {
   View backward(const nn::Context& context, const Saved& saved, const View& doutput) const {
     return stack_.backward(context, saved, doutput);
   }
-  // A decoder on one position of each hypothesis: x C [R, D] to the output C [R, D].
+  // Runs a decoder on one position of each hypothesis: x C [R, D] to the output C [R, D].
   View step(const nn::Context& context, const View& x, const DecodeStep& step) const;
 
  private:

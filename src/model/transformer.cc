@@ -108,7 +108,7 @@ void Transformer::train(const nn::Weights& weights, const Gradients& gradients, 
   context.target_parts = batch.target.parts;
   const Pass pass = forward(context, batch);
 
-  if (!gradients.accumulate) {  // the output's matrix is written; a table of its own gets only the rows of its tokens
+  if (!gradients.accumulate) {  // the output's matrix is written; a separate table only gets the rows of its tokens
     for (const ParameterLayout::Id table : {source_embedding_.table, target_embedding_.table}) {
       if (table != output_.matrix) {
         backend_.fill_zero(context.gradient(table));

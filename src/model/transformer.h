@@ -19,7 +19,7 @@ namespace tandem::model {
 class Transformer {
  public:
   // The backend must outlive the model. Uploads the position table, in the master type M. Fails with all of the
-  // config's problems, and where the backend cannot take such a model.
+  // config's problems, or if the backend cannot take such a model.
   Transformer(backend::Backend& backend, const ModelConfig& config, DType master = DType::f32);
 
   const ModelConfig& config() const { return config_; }
@@ -41,7 +41,7 @@ class Transformer {
   View logits(const nn::Weights& weights, const Batch& batch, Arena& arena) const;
 
   // ---- decoding
-  // The memory that the decoder reads, as of SourceMemory: C [S, L * 2D].
+  // Returns SourceMemory's result, which the decoder reads: C [S, L * 2D].
   View encode(const nn::Weights& weights, const PackedSide& source, Arena& arena) const;
 
   // One position for each of R hypotheses; returns logits C [R, V]. The layers' new keys and values are written to
@@ -51,7 +51,7 @@ class Transformer {
  private:
   struct Pass {
     Stack::Saved encoder;
-    View memory, dmemory;  // dmemory: in training
+    View memory, dmemory;  // dmemory only in training
     Stack::Saved decoder;
   };
   Pass forward(const nn::Context& context, const Batch& batch) const;

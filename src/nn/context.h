@@ -1,11 +1,11 @@
-// What every layer needs for one pass over one micro-batch: where to compute, where to keep results, and the weights.
+// All that a layer needs for one pass over one micro-batch: where to compute, where to keep results, and the weights.
 //
 // Letters in nn and model: S source rows (tokens), T target rows, R rows of either, D width, H heads, F feed-forward,
 // V vocabulary, L layers. C is the compute type, M the master type, G that of gradients (see backend/backend.h).
 //
 // A layer is a small value: the ids of its parameters and its sizes. `forward` writes its output and returns what
 // `backward` needs; those views lie in the arena and live until it is reset. `backward` adds to the gradients of
-// parameters, or writes them (see Context::accumulate), and gives its temporary memory back.
+// parameters, or writes them (see Context::accumulate), and releases its temporary memory.
 #pragma once
 
 #include <functional>
@@ -18,14 +18,14 @@
 
 namespace tandem::nn {
 
-// The model's numbers, all flat with the model's layout. In f32 and f64 `compute` is the same memory as `masters`.
+// The model's weights, all flat with the model's layout. In f32 and f64 `compute` is the same memory as `masters`.
 struct Weights {
   View masters;  // M [1, flat]
   View compute;  // C [1, flat]: what matrix products and embeddings read
 };
 
-// How far a backward pass is, which goes from the last parameter to the first. In the meantime the backend may put off
-// sums over rows; those of gradients that are declared complete are done.
+// Progress of a backward pass, which runs from the last parameter to the first. Meanwhile the backend may defer sums
+// over rows; those of a gradient are done before it is declared complete.
 class BackwardProgress {
  public:
   using Listener = std::function<void(int64_t begin, int64_t end)>;  // elements of the flat gradients; may be empty
@@ -57,11 +57,11 @@ struct Context {
   Arena& arena;
   const ParameterLayout& layout;
   Weights weights;
-  View gradients = {};                        // G [1, flat]; empty where there is no backward pass
-  bool accumulate = true;                     // false: what the gradients hold is overwritten, not added to
-  const backend::StepState* state = nullptr;  // in the backend's memory; needed in training
+  View gradients = {};                        // G [1, flat]; empty if there is no backward pass
+  bool accumulate = true;                     // false: the gradients' previous contents are overwritten, not added to
+  const backend::StepState* state = nullptr;  // lies in the backend's memory; needed in training
   bool training = false;                      // dropout is on and what the backward pass needs is kept
-  backend::RowParts source_parts = {};        // of the batch's rows
+  backend::RowParts source_parts = {};        // parts of the batch's rows
   backend::RowParts target_parts = {};
   BackwardProgress* progress = nullptr;  // may be null
 
@@ -74,7 +74,7 @@ struct Context {
   View take(int64_t rows, int64_t cols) const { return arena.take(weights.compute.dtype, rows, cols); }
   View take_master(int64_t rows, int64_t cols) const { return arena.take(weights.masters.dtype, rows, cols); }
 
-  // The matrices `first` to `last`, which lie together, as one: their rows one after another.
+  // The adjacent matrices `first` to `last` as one tall matrix.
   backend::Weight weight(ParameterLayout::Id first, ParameterLayout::Id last) const {
     return layout.in(weights.compute, first, last);
   }
@@ -82,7 +82,7 @@ struct Context {
   View master(ParameterLayout::Id id) const { return layout.in(weights.masters, id); }
   View gradient(ParameterLayout::Id id) const { return layout.in(gradients, id); }
 
-  // For attention of these sides' rows to each other, in all layers.
+  // The plan for attention between these rows, shared by all layers; empty if the backend needs none.
   View plan_attention(const View& query_starts, int64_t query_rows, const View& key_starts, int64_t key_rows) const {
     const backend::AttentionShape shape{.query_starts = query_starts, .key_starts = key_starts};
     const int64_t size = backend.attention_plan_size(shape, query_rows);
@@ -105,7 +105,7 @@ struct Context {
   }
 };
 
-// Gives back at its end what was taken from the arena during its life.
+// On destruction, releases what was taken from the arena during its lifetime.
 class Scratch {
  public:
   explicit Scratch(Arena& arena) : arena_(arena), mark_(arena.mark()) {}

@@ -1,5 +1,5 @@
-// Attention of target tokens to their source sentence. Keys and values are made elsewhere, for all decoder layers in
-// one product; here they come in as views of its result.
+// Attention of target tokens to their source sentence. Keys and values are computed elsewhere, for all decoder layers
+// in one product; here they come in as views of its result.
 #pragma once
 
 #include "nn/linear.h"
@@ -20,11 +20,11 @@ struct CrossAttention {
     View log_sums;  // M [H, T]; empty outside training
     backend::AttentionShape shape;
   };
-  // But for the last product, which is left to the caller.
+  // Stops before the last product, which is left to the caller.
   Saved forward(const Context& context, const View& input, const View& k, const View& v,
                 const backend::AttentionShape& shape) const;
   PendingProduct output(const Saved& saved) const { return {out, saved.mixed}; }
-  // dinput is written, or added to where `accumulate`; dk and dv are written.
+  // dinput is written, or added to if `accumulate`; dk and dv are written.
   void backward(const Context& context, const Saved& saved, const View& dinput, const View& dk, const View& dv,
                 const View& dbranch, bool accumulate) const;
 };

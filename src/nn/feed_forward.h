@@ -15,15 +15,15 @@ struct FeedForward {
 
   struct Saved {
     View input;   // [R, D]
-    View pre;     // [R, F] before the activation; empty for relu, whose output says enough
+    View pre;     // [R, F] before the activation; empty for relu, whose output suffices
     View hidden;  // [R, F] after activation and dropout
-    View gate;    // relu in training: room for a bit for each of hidden's elements
+    View gate;    // relu in training: one bit for each element of hidden
     backend::Dropout dropout;
   };
-  // But for the last product, which is left to the caller.
+  // Stops before the last product, which is left to the caller.
   Saved forward(const Context& context, const View& input, const backend::Dropout& dropout) const;
   PendingProduct output(const Saved& saved) const { return {out, saved.hidden}; }
-  // dinput is written, or added to where `accumulate`.
+  // dinput is written, or added to if `accumulate`.
   void backward(const Context& context, const Saved& saved, const View& dinput, const View& dbranch,
                 bool accumulate) const;
 };

@@ -9,24 +9,24 @@
 namespace tandem::nn {
 
 struct Linear {
-  ParameterLayout::Id weight = -1;  // the first of `parts` matrices [out / parts, in] that lie together
+  ParameterLayout::Id weight = -1;  // the first of `parts` adjacent matrices [out / parts, in]
   ParameterLayout::Id bias = -1;    // the first of `parts` vectors; -1: no bias
   int parts = 1;
-  bool bias_summed = false;  // its gradient is made where the product's output goes (see ResidualStack::sum_bias_of)
+  bool bias_summed = false;  // the next norm computes the bias's gradient (see ResidualStack::sum_bias_of)
 
-  // Parameters NAME.weight and, where asked for, NAME.bias.
+  // Adds the parameters NAME.weight and, if `with_bias`, NAME.bias.
   static Linear make(ParameterLayout& layout, const std::string& name, int64_t out, int64_t in, bool with_bias);
-  // One product for several named parameters: y's columns are those of the parts, side by side. `out` is one part's.
+  // One product for several named parameters: y has `out` columns for each of them, side by side.
   static Linear make(ParameterLayout& layout, std::span<const std::string> names, int64_t out, int64_t in,
                      bool with_bias);
 
   backend::Weight weights(const Context& context) const { return context.weight(weight, weight + parts - 1); }
-  View biases(const Context& context) const { return bias_in(context, context.weights.compute); }  // empty: no bias
+  View biases(const Context& context) const { return bias_in(context, context.weights.compute); }  // may be empty
 
-  // The ops, to which the caller may add what else is to be done in them.
+  // These return the ops, so that the caller can add to them before it runs them.
   backend::op::Linear product(const Context& context, const View& y, const View& x) const;
   backend::op::LinearBackwardInput input_gradient(const Context& context, const View& dx, const View& dy) const;
-  // with_bias false: the bias's gradient is made elsewhere (see bias_gradient).
+  // with_bias false: the bias's gradient is computed elsewhere (see bias_gradient).
   backend::WeightGradient weight_gradient(const Context& context, const View& dy, const View& x,
                                           bool with_bias = true) const;
 
@@ -34,7 +34,7 @@ struct Linear {
     context.backend.run(product(context, y, x));
   }
   void backward_input(const Context& context, const View& dx, const View& dy, bool accumulate = false) const;
-  // side: whose rows these are.
+  // side: the side that the rows belong to.
   void backward_weight(const Context& context, const View& dy, const View& x, Side side) const;
   View bias_gradient(const Context& context) const { return bias_in(context, context.gradients); }
 
@@ -42,7 +42,7 @@ struct Linear {
   View bias_in(const Context& context, const View& flat) const;
 };
 
-// A product that is not done yet: of `x`.
+// A product of `x` that is not computed yet.
 struct PendingProduct {
   const Linear& linear;
   View x;

@@ -7,7 +7,7 @@ namespace tandem::nn {
 
 namespace {
 
-// The end of the chunk of at most `most` rows that begins at `first`: where a part ends, if one does.
+// The end of the chunk of at most `most` rows that begins at `first`: the last end of a part in it, if there is one.
 int64_t chunk_end(int64_t first, int64_t most, int64_t rows, backend::RowParts parts) {
   const int64_t limit = std::min(first + most, rows);
   const auto after = std::upper_bound(parts.begin(), parts.end(), limit);
@@ -29,7 +29,7 @@ std::vector<int32_t> parts_inside(backend::RowParts parts, int64_t first, int64_
   return inside;
 }
 
-// Calls body(memory for logits, first row, rows) for each chunk; the memory is given back after each.
+// Calls body(memory for logits, first row, rows) for each chunk; the memory is released after each.
 template <class Body>
 void for_each_chunk(const OutputLoss& loss, const Context& context, const View& hidden, const View& labels,
                     const Body& body) {

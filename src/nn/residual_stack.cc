@@ -24,7 +24,7 @@ ResidualStack::Saved ResidualStack::forward(const Context& context, const View& 
   Saved saved;
   saved.norms.reserve(norms_.size());
   saved.sublayers.reserve(places_.size());
-  const View room = context.take(x.rows, width_);  // for each branch in turn: no backward pass reads one
+  const View room = context.take(x.rows, width_);  // holds one branch after another: no backward pass reads them
   View residual = x;
   View input = x;
   if (pre_norm_) {
@@ -44,7 +44,7 @@ ResidualStack::Saved ResidualStack::forward(const Context& context, const View& 
 
 View ResidualStack::backward(const Context& context, const Saved& saved, const View& doutput) const {
   const View dbranch = context.take(doutput.rows, width_);
-  // Post-norm: residual and input are one matrix, whose gradient stays in doutput.
+  // Post-norm: residual and input are the same matrix, whose gradient stays in doutput.
   const View dresidual = pre_norm_ ? context.take(doutput.rows, width_) : doutput;
   View dsum;
   for (int i = sublayers() - 1; i >= 0; --i) {
@@ -52,7 +52,7 @@ View ResidualStack::backward(const Context& context, const Saved& saved, const V
     const View dbias = outputs_[static_cast<size_t>(i)].bias_gradient(context);
     norms_[n].backward(context, saved.norms[n], dresidual, dbranch, doutput, dsum, dbias);
     saved.sublayers[static_cast<size_t>(i)](context, doutput, dbranch, !pre_norm_);
-    // The next norm in a pre-norm stack belongs to this sublayer's input, and its gradient comes with the next turn.
+    // In a pre-norm stack norms_[i] is the norm of this sublayer's input; its gradient comes in the next iteration.
     const ResidualNorm& own = norms_[static_cast<size_t>(i)];
     context.complete_from(pre_norm_ ? own.beta + 1 : own.gamma);
     dsum = pre_norm_ ? dresidual : View{};

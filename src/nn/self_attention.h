@@ -19,10 +19,10 @@ struct SelfAttention {
     View log_sums;  // M [H, R]; empty outside training
     backend::AttentionShape shape;
   };
-  // But for the last product, which is left to the caller.
+  // Stops before the last product, which is left to the caller.
   Saved forward(const Context& context, const View& input, const backend::AttentionShape& shape) const;
   PendingProduct output(const Saved& saved) const { return {out, saved.mixed}; }
-  // dinput is written, or added to where `accumulate`.
+  // dinput is written, or added to if `accumulate`.
   void backward(const Context& context, const Saved& saved, const View& dinput, const View& dbranch,
                 bool accumulate) const;
 

@@ -1,7 +1,7 @@
-// What turns gradients into new weights, and the state that it keeps from step to step.
+// Optimizers turn gradients into new weights and keep their state from step to step.
 //
-// An optimizer is a class derived from Optimizer in a file of its own and a name in make_optimizer(). Whoever saves,
-// copies or shares out its state does so slot by slot.
+// An optimizer is a class derived from Optimizer in a file of its own and a name in make_optimizer(). Its state is
+// saved, copied and sharded slot by slot.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tandem::optim {
 
-// A part of the model as an update works on it: flat buffers [1, n] in the backend's memory, owned by the caller.
+// The part of the model that one update works on: flat buffers [1, n] in the backend's memory, owned by the caller.
 struct UpdateBuffers {
   View masters;
   View compute;    // the bf16 copy to refresh, or empty
@@ -27,10 +27,10 @@ struct UpdateBuffers {
 struct Slot {
   enum class Extent : uint8_t {
     parameters,  // [1, n]: a number for each parameter that this rank updates
-    shared,      // of any shape, the same numbers on every rank
-    own,         // of any shape, other numbers on every rank
+    shared,      // any shape, the same numbers on every rank
+    own,         // any shape, different numbers on every rank
   };
-  std::string name;  // also in files
+  std::string name;  // also used in files
   View view;
   Extent extent = Extent::parameters;
 };
@@ -39,14 +39,14 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // All of its state but the count of updates, which lies in UpdateState. It begins at zero.
+  // All of its state except the count of updates, which lies in UpdateState. It begins at zero.
   virtual std::vector<Slot> slots() const = 0;
 
-  // *update from the sums of squares of the gradient's parts, f64 [1, n], which are added in their order.
+  // Computes *update from the sums of squares of the gradient's parts, f64 [1, n], added in this order.
   void prepare(backend::UpdateState* update, const View& sums) {
     backend_.run(backend::op::PrepareUpdate{.update = update, .sums = sums, .settings = settings_});
   }
-  // One update of a part of the model: that from element `first` of the slots on. `state`, whose learning rate counts,
+  // Updates the part of the model that begins at element `first` of the slots. `state`, whose learning rate is used,
   // and `update` lie in the backend's memory. If the gradient is not finite, nothing changes.
   void update(const UpdateBuffers& part, int64_t first, const backend::StepState* state,
               const backend::UpdateState* update);
@@ -65,10 +65,10 @@ class Optimizer {
 
 enum class OptimizerName : uint8_t { adam, adamw };
 
-// Whether it must have each of a rank's parameters whole, because its arithmetic is not element by element.
+// Whether a rank must hold its parameters whole, because the optimizer's arithmetic is not element by element.
 bool needs_whole_parameters(OptimizerName name);
 
-// count: of the parameters that this rank updates.
+// count: number of parameters that this rank updates.
 std::unique_ptr<Optimizer> make_optimizer(OptimizerName name, backend::Backend& backend, int64_t count,
                                           const backend::UpdateSettings& settings);
 

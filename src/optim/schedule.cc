@@ -67,7 +67,7 @@ double transformer_policy(const ScheduleConfig& c, int64_t step) {
   return c.max_lr > 0 ? std::min(c.max_lr, rate) : rate;
 }
 
-// 1 + scale * t is what the rate is divided by, to the power given.
+// The rate is learning_rate / (1 + scale * t)^power; this is the scale.
 double inv_poly_scale(const ScheduleConfig& c) {
   const double least = std::min(std::max(c.min_lr, 1e-8), c.learning_rate);
   return (std::pow(c.learning_rate / least, 1 / c.power) - 1) / static_cast<double>(c.decay_steps);

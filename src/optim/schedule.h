@@ -19,7 +19,7 @@ enum class SchedulePolicy : uint8_t {
 
 const char* name_of(SchedulePolicy policy);
 
-// Which policy reads which member is said beside it; the others ignore it.
+// Each member names the policies that read it; the others ignore it.
 struct ScheduleConfig {
   SchedulePolicy policy = SchedulePolicy::transformer_policy;
   double learning_rate = 2.0;  // all; for transformer_policy a multiplier, not a rate
@@ -34,7 +34,7 @@ struct ScheduleConfig {
   double min_lr = 0;                 // exp, poly, inv_poly: a rate; cosine: a fraction of learning_rate
   double power = 1;                  // poly, inv_poly
   double decay_rate = 0.5;           // exp: factor for every decay_steps
-  bool use_staircase_decay = false;  // exp: in whole factors
+  bool use_staircase_decay = false;  // exp: only whole factors, rounded down
 
   std::vector<int64_t> boundaries{};  // piecewise: the last step (or epoch) of each piece, rising
   std::vector<double> decay_rates{};  // piecewise: learning_rate's factor after each boundary
@@ -42,16 +42,15 @@ struct ScheduleConfig {
 };
 
 // Fills in what is 0 by default: d_model from the model, decay_steps as last_step - begin_decay_at (or warmup_steps).
-// `last_step` 0 = not known.
+// `last_step` is 0 if unknown.
 ScheduleConfig with_defaults(ScheduleConfig config, int64_t d_model, int64_t last_step);
 
-// All impossible values, one sentence each, separated by newlines; empty when the config is sound. Wants
-// with_defaults() first.
+// All impossible values, one line each; empty if the config is valid. Call with_defaults() first.
 std::string problems(const ScheduleConfig& config);
 
 double learning_rate(const ScheduleConfig& config, int64_t step);
 
-// One sentence: policy, formula with its numbers, highest rate and where it is reached.
+// One line: policy, formula with its numbers, highest rate and the step that reaches it.
 std::string explain(const ScheduleConfig& config);
 
 }  // namespace tandem::optim

@@ -32,7 +32,7 @@ class Arena {
   void reserve(size_t bytes);
 
   size_t peak_bytes() const { return peak_; }        // the most that was in use at once
-  size_t allocations() const { return allocated_; }  // how often the backend was asked for memory
+  size_t allocations() const { return allocated_; }  // number of requests for the backend's memory
 
  private:
   void add_chunk(size_t bytes);

@@ -50,8 +50,8 @@ class ParameterLayout {
   int64_t flat_size_ = 0;
 };
 
-// Fills host f32 masters [1, flat_size]: Glorot uniform matrices, N(0, cols^-0.5) embeddings, zeros and ones. A
-// function of (seed, parameter name) only.
+// Fills host f32 masters [1, flat_size]: Glorot uniform matrices, N(0, cols^-0.5) embeddings, zeros and ones. The
+// values depend only on (seed, parameter name).
 void initialize(const View& masters, const ParameterLayout& layout, uint64_t seed);
 
 }  // namespace tandem::inline tensor

@@ -4,7 +4,7 @@
 namespace tandem::inline tensor {
 
 struct DeviceStream {
-  void* handle = nullptr;  // cudaStream_t; null on a CPU, whose calls have ended when they return
+  void* handle = nullptr;  // cudaStream_t; null on a CPU, which finishes each call before it returns
   int device = 0;
 };
 

@@ -50,7 +50,7 @@ constexpr DType dtype_of() {
 enum class Memory : uint8_t { host, device };
 
 // A matrix [rows, cols] in row-major order; row r begins `stride` elements after row r - 1. A vector is one row.
-// The empty view (no data, no rows) stands for an absent optional argument. Through a ConstView nothing is written.
+// The empty view (no data, no rows) stands for an absent optional argument. A ConstView cannot be written through.
 template <bool kConst>
 struct BasicView {
   template <class T>
@@ -63,13 +63,13 @@ struct BasicView {
   DType dtype = DType::f32;
   Memory memory = Memory::host;
 
-  // From a View to a ConstView.
+  // Converts a View to a ConstView.
   template <bool kTo>
   requires(kTo && !kConst) operator BasicView<kTo>() const { return {data, rows, cols, stride, dtype, memory}; }
 
   bool empty() const { return data == nullptr; }
   int64_t size() const { return rows * cols; }
-  size_t bytes() const { return static_cast<size_t>(size()) * size_of(dtype); }  // of its elements
+  size_t bytes() const { return static_cast<size_t>(size()) * size_of(dtype); }  // bytes of its elements
   bool contiguous() const { return stride == cols || rows <= 1; }
 
   // Host access to the elements; the type must match and the memory must be the host's.

@@ -10,12 +10,12 @@ namespace tandem::backend {
 
 namespace {
 
-// Other than empty(), also true of memory without elements.
+// Unlike empty(), this is also true for memory without elements.
 bool has_no_elements(const ConstView& view) { return view.rows == 0 || view.cols == 0; }
 
-// Of the difference's norm to the expected values' norm: what rounding to bf16, once or twice, and another order of
-// additions explain. f32 results (gradients of parameters, statistics) come from bf16 operands that are the same,
-// unless the op has kOfRounded.
+// Highest ratio of the difference's norm to the expected values' norm: what one or two roundings to bf16 and another
+// order of additions explain. f32 results (parameter gradients, statistics) come from the same bf16 operands, so
+// kSummed holds for them unless the op has kOfRounded.
 constexpr double kRounded = 1.2e-2, kSummed = 2e-3;
 
 size_t span_of(const ConstView& view) {  // elements from the first to the last
@@ -36,7 +36,7 @@ double element(const ConstView& view, size_t i) {
   return 0;
 }
 
-// Fails if `actual` is not what is expected; both in host memory, same shape and stride.
+// Fails if `actual` differs from `expected`; both lie in host memory and have the same shape and stride.
 void compare(const char* op, int output, const ConstView& actual, const ConstView& expected, double tolerance) {
   double difference = 0, norm = 0, worst = 0;
   int64_t worst_row = 0, worst_col = 0;
@@ -64,14 +64,14 @@ void compare(const char* op, int output, const ConstView& actual, const ConstVie
           element(expected, static_cast<size_t>(worst_row * actual.stride + worst_col)));
 }
 
-// Elements from the first to the last as one row.
+// The elements from the first to the last, as one row.
 ConstView flat(const ConstView& view) {
   const auto count = static_cast<int64_t>(span_of(view));
   return {view.data, 1, count, count, view.dtype, view.memory};
 }
 
-// What an op, or a part of one, reads and writes on the device, in host memory: a copy for each address, so that views
-// that share memory on the device share it here.
+// Host copies of what an op, or a part of one, reads and writes on the device: one copy per address, so that views
+// that share memory on the device share it here, too.
 class Twin {
  public:
   template <class Op>
@@ -83,7 +83,7 @@ class Twin {
     }
   }
 
-  // Makes a view, a pointer or all that an op lists name the copies.
+  // Redirects a view, a pointer or all members that an op lists to the copies.
   template <bool kConst>
   void move(BasicView<kConst>& view) {
     view.data = view.empty() ? nullptr : has_no_elements(view) ? &nothing_ : copies_.at(view.data).data();
@@ -146,14 +146,14 @@ class Twin {
   std::byte nothing_{};
 };
 
-// What is compared of an output.
+// The part of an output that is compared.
 const View& compared(const View& view) { return view; }
 View compared(LossTotals* totals) {
   return make_view(totals, DType::f64, 1, sizeof(LossTotals) / sizeof(double), Memory::device);
 }
 View compared(UpdateState* update) { return make_view(update, DType::f64, 1, 1, Memory::device); }  // its norm
 
-// Calls body(view) for each output: of an op, of a list in one, or one by itself.
+// Calls body(view) for each output of an op or of a list in it, or for a single output.
 template <class Output, class Body>
 void for_outputs(const Output& output, const Body& body) {
   if constexpr (requires { Output::outputs; }) {
@@ -184,7 +184,7 @@ void CheckedBackend::check(const Op& op) {
     inner_.run(op);
     return;
   }
-  Twin twin(op, inner_);  // before the device writes over what the op reads
+  Twin twin(op, inner_);  // made before the device overwrites what the op reads
   Op same = op;
   twin.move(same);
   cpu_->run(same);

@@ -1,5 +1,5 @@
-// Runs every op on a device and on the CPU twin, and compares. What the device computed is what counts: a run that is
-// checked goes on with the same bits as one that is not.
+// Runs every op on a device and on the CPU, and compares the results. The device's results are kept, so a checked run
+// continues with the same bits as an unchecked one.
 #pragma once
 
 #include "backend/forwarding.h"
@@ -8,10 +8,10 @@ namespace tandem::backend {
 
 class CheckedBackend final : public ForwardingBackend {
  public:
-  // Takes over the device. threads: of the CPU twin, 0 = all usable cores.
+  // Takes ownership of the device. threads: CPU threads, 0 = all usable cores.
   explicit CheckedBackend(std::unique_ptr<Backend> device, int threads = 0);
 
-  // While on, each op is checked, and the first one whose results differ fails with one sentence. Not while recording.
+  // While on, each op is checked; the first one whose results differ fails. Must be off while recording.
   void set_checking(bool on) { checking_ = on; }
   int64_t ops_checked() const { return ops_checked_; }
 

@@ -8,7 +8,7 @@
 
 namespace tandem::backend {
 
-// The normal distribution's function, 1/2 erfc(-x / sqrt 2); f32 within about 3e-7 relative.
+// The normal distribution's cumulative function, 1/2 erfc(-x / sqrt 2); f32 within about 3e-7 relative.
 inline Vec<float> normal_cdf(Vec<float> x) {
   const Vec<float> z = (x < 0.0F ? -x : x) * 0.70710678F;
   const Vec<float> t = 1.0F / (1.0F + 0.5F * z);
@@ -48,7 +48,7 @@ inline __attribute__((always_inline)) Vec<A> activate(Vec<A> x, Activation activ
   return x;
 }
 
-// The derivative at the activation's argument; for relu also at its value, whose zeros are where no gradient flows.
+// The derivative at the activation's argument; relu's value will do as well: it is 0 exactly where no gradient flows.
 template <class A>
 inline __attribute__((always_inline)) Vec<A> activation_slope(Vec<A> x, Activation activation) {
   switch (activation) {

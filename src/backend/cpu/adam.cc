@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kChunk = 1 << 14;
 
-// What every element's update needs, worked out once in double.
+// The factors of every element's update, computed once in double.
 template <class A>
 struct Factors {
   A clip, lerp1, beta2, rest2, step, root_correction2, epsilon, added_decay, kept_weight;

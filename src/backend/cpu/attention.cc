@@ -4,8 +4,8 @@ namespace tandem::backend {
 
 namespace {
 
-// Replaces n scores by exp(score - most) and returns their largest and the sum of the exponentials; zeros up to
-// `stride`.
+// Replaces n scores by exp(score - most), writes zeros after them up to `stride`, and returns the largest score and the
+// sum of the exponentials.
 template <class A>
 std::pair<A, A> exponentiate(A* scores, int64_t n, int64_t stride) {
   const A lowest = -std::numeric_limits<A>::infinity();
@@ -29,7 +29,7 @@ void multiply_in_place(A* values, const A* factors, int64_t n) {
       n, [&](int64_t i, auto part) { store(values + i, load(values + i, part) * load(factors + i, part), part); });
 }
 
-// Memory for one block: the whole of k' and v, kBlockRows rows of everything else.
+// Memory for one block: all of k' and v, kBlockRows rows of everything else.
 template <class A>
 struct Workspace {
   A *keys, *values, *queries, *scores, *factors, *out;

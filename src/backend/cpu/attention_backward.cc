@@ -7,7 +7,7 @@ namespace {
 // With p = softmax(s), m the dropout factors and o = (p m) v:
 //   dv = (p m)' do,   dp = (do v') m,   ds = p (dp - sum over keys of p dp),   dq = ds k,   dk = ds' q.
 
-// scores: in q k', out p m. dweights: in do v', out ds. Columns from `visible` on become 0.
+// scores: q k' becomes p m. dweights: do v' becomes ds. Columns from `visible` on become 0.
 template <class A>
 void backward_row(A* scores, A* dweights, const A* factors, A log_sum, int64_t visible, int64_t stride) {
   Vec<A> sum{};

@@ -15,7 +15,7 @@ struct AttentionBlock {
   int64_t first_key, keys;       // rows
   bool causal;
 
-  // The keys that the queries up to `query` see.
+  // The number of keys that the queries up to `query` see.
   int64_t visible(int64_t query) const { return causal ? std::min(keys, query + 1) : keys; }
 };
 
@@ -32,13 +32,13 @@ void for_attention_blocks(const Threads& threads, const AttentionShape& shape, i
   });
 }
 
-// Zeros in the rows that belong to no sentence.
+// Zeroes the rows that belong to no sentence.
 inline void clear_past(Backend& backend, const View& view, const ConstView& starts) {
   const int64_t end = starts.host<int32_t>()[starts.cols - 1];
   backend.fill_zero(view.slice_rows(end, view.rows - end));
 }
 
-// The head's columns of `rows` rows from `first`, times scale: to [rows, padded(width)], the padding zero.
+// Copies the head's columns of `rows` rows from `first`, times scale, to [rows, padded(width)]; the padding is zero.
 template <class T>
 void gather(Wide<T>* to, const ConstView& from, int64_t first, int64_t rows, const AttentionBlock& block,
             Wide<T> scale = 1) {
@@ -53,7 +53,7 @@ void gather(Wide<T>* to, const ConstView& from, int64_t first, int64_t rows, con
   }
 }
 
-// The same transposed: to [width, padded(rows)], the padding zero.
+// The same, transposed to [width, padded(rows)]; the padding is zero.
 template <class T>
 void gather_transposed(Wide<T>* to, const ConstView& from, int64_t first, int64_t rows, const AttentionBlock& block) {
   const int64_t stride = padded(rows);
@@ -67,7 +67,7 @@ void gather_transposed(Wide<T>* to, const ConstView& from, int64_t first, int64_
   }
 }
 
-// Back to the head's columns of a matrix: rows of padded(width) elements, times scale.
+// Copies rows of padded(width) elements, times scale, back to the head's columns of a matrix.
 template <class T>
 void scatter(const View& to, int64_t first, const Wide<T>* from, int64_t rows, const AttentionBlock& block,
              Wide<T> scale = 1) {

@@ -9,7 +9,7 @@ namespace {
 
 // The cached rows that one query attends to.
 struct CachedRows {
-  const int32_t* index;  // or null: first, first + 1, ...
+  const int32_t* index;  // null: the rows are first, first + 1, ...
   int64_t first;
   int64_t count;
 

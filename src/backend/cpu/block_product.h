@@ -1,4 +1,4 @@
-// Products of the small matrices that one sentence and one head give, in registers.
+// Products of the small matrices of one sentence and one head, with the sums in registers.
 //
 // c [m, n] = a [m, k] b [k, n]. b and c are rows of a multiple of kBlockColumns elements (padded), a may be transposed:
 // its element (i, l) is a[i * a_row + l * a_col].
@@ -10,7 +10,7 @@
 
 namespace tandem::backend {
 
-constexpr int64_t kBlockRows = 6;      // with two vectors a row, the sums fill 12 of the 16 registers
+constexpr int64_t kBlockRows = 6;      // with two vectors per row, the sums fill 12 of the 16 registers
 constexpr int64_t kBlockColumns = 16;  // a multiple of two vectors of either type
 
 constexpr int64_t padded(int64_t n) { return (n + kBlockColumns - 1) / kBlockColumns * kBlockColumns; }

@@ -1,4 +1,4 @@
-// The CPU's arithmetic: the specification of every op. What an op does here is defined in the file of its name.
+// The CPU's arithmetic: the specification of every op. Each op is defined in the file of its name.
 #pragma once
 
 #include "backend/backend.h"
@@ -28,7 +28,7 @@ class CpuBackend final : public Backend {
     std::visit([this](const auto& one) { one.run(*this); }, op);
   }
 
-  const Threads& threads() const { return threads_; }  // for the ops
+  const Threads& threads() const { return threads_; }  // used by the ops
 
  private:
   Threads threads_;

@@ -35,7 +35,7 @@ RowLoss loss_of(const T* logits, int64_t label, const SoftmaxRow<Wide<T>>& row, 
   return loss;
 }
 
-// logits[i] = scale * (p[i] - q[i]), where p[i] = exponentials[i] / sum.
+// logits[i] = scale * (p[i] - q[i]) with p[i] = exponentials[i] / sum.
 template <class T>
 void write_gradient(T* logits, const Wide<T>* exponentials, int64_t cols, int64_t label, Wide<T> sum, Wide<T> scale,
                     Wide<T> on_label, Wide<T> other) {
@@ -52,7 +52,7 @@ void write_gradient(T* logits, const Wide<T>* exponentials, int64_t cols, int64_
 void op::CrossEntropy::run(CpuBackend& cpu) const {
   const int64_t cols = logits.cols;
   const int32_t* label = labels.host<int32_t>();
-  const double eps = cols > 1 ? static_cast<double>(smoothing) : 0.0;  // one piece: nothing to spread it on
+  const double eps = cols > 1 ? static_cast<double>(smoothing) : 0.0;  // a single piece leaves nothing to spread it on
   const double other = cols > 1 ? eps / static_cast<double>(cols - 1) : 0.0;
   RowLoss* losses = scratch<RowLoss, struct CrossEntropyLosses>(logits.rows);
   dispatch(logits.dtype, [&]<class T>() {

@@ -1,4 +1,4 @@
-// From the run-time element type of a view to the type parameter of a kernel.
+// Turns the run-time element type of a view into the type parameter of a kernel.
 #pragma once
 
 #include <type_traits>
@@ -33,7 +33,7 @@ void dispatch_master(DType dtype, const Body& body) {
   dtype == DType::f64 ? body.template operator()<double>() : body.template operator()<float>();
 }
 
-// The same for the type G that sums over rows of type T are made in: the master type, or f64 beside it.
+// The same for G, the type of sums over rows of type T: the master type or f64.
 template <class T, class Body>
 void dispatch_sums(DType dtype, const Body& body) {
   if (dtype == DType::f64) {

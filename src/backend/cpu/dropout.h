@@ -1,7 +1,7 @@
 // Dropout masks: a function of (seed, step, place, token, column), see Dropout in backend/operands.h.
 //
-// The 16-bit lane of a column is lane (column % 8) of philox(seed, column / 8, token, place, step), where lane j is
-// the low half (j even) or the high half (j odd) of word j / 2. A column is kept iff its lane >= round(rate * 65536).
+// The 16-bit lane of a column is lane (column % 8) of philox(seed, column / 8, token, place, step); lane j is the low
+// half (j even) or the high half (j odd) of word j / 2. A column is kept iff its lane >= round(rate * 65536).
 #pragma once
 
 #include <algorithm>
@@ -41,13 +41,13 @@ class DropoutMask {
   }
 
   bool on() const { return threshold_ > 0; }
-  double scale() const { return scale_; }  // what a kept value is multiplied by
+  double scale() const { return scale_; }  // factor of the kept values
 
   // factors[c - begin] = 0 (dropped) or scale() for the columns c in [begin, begin + count) of a row. begin must be a
-  // multiple of 8. `head` is added to the place. Only call where on().
+  // multiple of 8. `head` is added to the place. Call this only if on().
   template <class A>
   void fill(A* factors, int64_t row, int64_t begin, int64_t count, uint32_t head = 0) const {
-    constexpr int64_t kMost = 64;  // columns made in one go, in vector registers
+    constexpr int64_t kMost = 64;  // columns computed at once, in vector registers
     const A kept = static_cast<A>(scale_);
     const int32_t threshold = static_cast<int32_t>(threshold_);
     const uint32_t token = first_ + static_cast<uint32_t>(row);
@@ -75,7 +75,7 @@ class DropoutMask {
 };
 
 // philox() for 4 * kVectors groups of columns from `group` on, eight 16-bit lanes each, in the order of the columns.
-// The state's words lie in the low halves of 64-bit lanes, whose high halves hold what the multiplications ignore.
+// The state's words are the low halves of 64-bit lanes; their high halves hold bits that the multiplications ignore.
 template <int kVectors>
 void DropoutMask::random_lanes(uint16_t* lanes, uint32_t group, uint32_t token, uint32_t place) const {
   U64x4 c0[kVectors], c1[kVectors], c2[kVectors], c3[kVectors];

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kRowsPerPiece = 16;
 
-// A row's dropout factors, or null where dropout is off.
+// A row's dropout factors, or null if dropout is off.
 template <class A>
 const A* row_factors(const DropoutMask& mask, int64_t row, int64_t cols) {
   if (!mask.on()) {

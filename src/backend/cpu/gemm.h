@@ -1,5 +1,5 @@
-// Blocks of matrix products. A product is cut into blocks by its shape, each block is computed by one thread in a
-// fixed order, and so the bits do not depend on the number of threads.
+// Blocks of matrix products. A product is cut into blocks by its shape, and each block is computed by one thread in a
+// fixed order, so the bits do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace tandem::backend {
 
-// A factor of a product. Element (i, j) is data[i * stride + j], or data[j * stride + i] where transposed.
+// A factor of a product. Element (i, j) is data[i * stride + j], or data[j * stride + i] if transposed.
 template <class T>
 struct Factor {
   const T* data = nullptr;
@@ -25,14 +25,14 @@ struct Target {
   bool add = false;  // += instead of =
 };
 
-// c [m, n] = a [m, k] b [k, n], or += , on the calling thread alone. Sums are made in the type of c. With an a that is
-// not transposed, the bits of a row of c do not depend on m nor on the other rows (f32, f64).
+// c [m, n] = (or +=) a [m, k] b [k, n], on the calling thread alone. Sums have the type of c. If a is not transposed,
+// the bits of a row of c depend neither on m nor on the other rows (f32, f64).
 void multiply(const Target<float>& c, const Factor<float>& a, const Factor<float>& b, int64_t m, int64_t n, int64_t k);
 void multiply(const Target<float>& c, const Factor<bf16>& a, const Factor<bf16>& b, int64_t m, int64_t n, int64_t k);
 void multiply(const Target<double>& c, const Factor<double>& a, const Factor<double>& b, int64_t m, int64_t n,
               int64_t k);
 
-// oneDNN sees one thread while this lives, whether the caller is inside a parallel loop or not.
+// Limits oneDNN to one thread during its lifetime, whether the caller is inside a parallel loop or not.
 class OneThread {
  public:
   OneThread();
@@ -55,7 +55,7 @@ struct Block {
 };
 
 // The sizes of the blocks of a [rows, cols] product of activations of type T and weights, measured with bench/gemm.cc.
-// f32: large, since oneDNN packs its operands anew for every block, but enough of them for the threads; rows are a
+// f32: large, since oneDNN repacks its operands for every block, but with enough blocks for the threads; rows are a
 // multiple of 24 and 16 (gemm_f32.cc). bf16: a multiple of 64 rows (gemm_bf16.cc), and small enough that a block's f32
 // sums stay in the cache until they are rounded. A few rows (decoding) are cut into narrow blocks; widths of 128 and
 // more give the same bits.
@@ -80,7 +80,7 @@ struct BlockSize {
 };
 
 // Calls body(block) for all blocks of a [rows, cols] matrix. Blocks that share columns follow one another, so that
-// what belongs to the columns (the weights, as a rule larger than the activations) stays in the cache.
+// their weights, as a rule larger than the activations, stay in the cache.
 template <class T, class Body>
 void for_blocks(const Threads& threads, int64_t rows, int64_t cols, const Body& body) {
   const BlockSize size = BlockSize::of<T>(rows, cols);

@@ -11,8 +11,8 @@ namespace {
 
 using dnnl::memory;
 
-// Tokens (the rows of a, transposed or not) are filled up to a multiple of this with zeros, so that the number of
-// distinct shapes, and with it of primitives, stays small while token counts vary.
+// Tokens (the rows of a, transposed or not) are padded with zeros to a multiple of this, so that varying token counts
+// lead to few distinct shapes, and thus to few primitives.
 constexpr int64_t kTokenStep = 64;
 constexpr size_t kMostPrimitives = 512;
 
@@ -23,7 +23,7 @@ memory::desc describe(int64_t rows, int64_t cols, int64_t stride, bool transpose
   return {{rows, cols}, type, transposed ? memory::dims{1, stride} : memory::dims{stride, 1}};
 }
 
-// One shape's compiled product, with its own scratch memory. Belongs to one thread.
+// One shape's compiled product, with its own scratch memory. It belongs to one thread.
 class Product {
  public:
   Product(const dnnl::engine& engine, const Shape& shape) : stream_(engine) {
@@ -79,7 +79,7 @@ void matmul(const Target<float>& c, const Factor<bf16>& a, const Factor<bf16>& b
   }
 }
 
-// The factor in f32. `rows` and `cols` are those in memory.
+// The factor in f32. `rows` and `cols` are its sizes in memory.
 template <class Tag>
 Factor<float> widened(const Factor<bf16>& from, int64_t rows, int64_t cols) {
   float* wide = scratch<float, Tag>(rows * cols);
@@ -89,7 +89,7 @@ Factor<float> widened(const Factor<bf16>& from, int64_t rows, int64_t cols) {
   return {wide, cols, from.transposed};
 }
 
-// The factor with rows of zeros below, up to a multiple of kTokenStep. `rows` and `cols` are those in memory.
+// The factor padded with rows of zeros to a multiple of kTokenStep. `rows` and `cols` are its sizes in memory.
 template <class Tag>
 Factor<bf16> filled_up(const Factor<bf16>& from, int64_t rows, int64_t cols) {
   const int64_t all = (rows + kTokenStep - 1) / kTokenStep * kTokenStep;

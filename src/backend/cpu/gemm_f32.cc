@@ -10,8 +10,8 @@ namespace tandem::backend {
 
 namespace {
 
-// dnnl_sgemm's kernels treat some rows at the end in another order of addition: with AVX-512 all rows where there are
-// fewer than 16, with AVX2 those past a multiple of 6. Such rows are computed in a block of their own, filled up.
+// dnnl_sgemm's kernels add some rows at the end in another order: with AVX-512 all rows if there are fewer than 16,
+// with AVX2 those past a multiple of 6. Such rows are computed in a padded block of their own.
 struct RowRule {
   bool avx512 = onednn_uses_avx512();
   int64_t step = avx512 ? 16 : 24;
@@ -27,7 +27,7 @@ void sgemm(const Target<float>& c, const Factor<float>& a, const Factor<float>& 
           static_cast<int>(status));
 }
 
-// The same for m <= rows, with rows of zeros below.
+// The same for m <= rows, padded with rows of zeros.
 void sgemm_filled_up(const Target<float>& c, const Factor<float>& a, const Factor<float>& b, int64_t m, int64_t n,
                      int64_t k, int64_t rows) {
   float* padded_a = scratch<float, struct FilledUpA>(rows * k);

@@ -2,7 +2,7 @@
 
 namespace tandem::backend {
 
-// For tests only: simple.
+// Simple, since only tests use it.
 void multiply(const Target<double>& c, const Factor<double>& a, const Factor<double>& b, int64_t m, int64_t n,
               int64_t k) {
   for (int64_t i = 0; i < m; ++i) {

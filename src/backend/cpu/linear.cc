@@ -8,7 +8,7 @@ namespace tandem::backend {
 
 namespace {
 
-// y and pre from the sums x w', which may lie where y lies.
+// Computes y and pre from the sums x w', which may share y's memory.
 template <class T>
 struct Finish {
   using A = Wide<T>;

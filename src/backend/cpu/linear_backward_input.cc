@@ -8,18 +8,18 @@ namespace tandem::backend {
 
 namespace {
 
-// Of a long sum (the vocabulary) this many terms are added for all blocks before the next ones, so that the weights
-// that belong to them stay in the cache.
+// A long sum (over the vocabulary) is split: this many terms are added for all blocks before the next ones, so that
+// their weights stay in the cache.
 constexpr int64_t kMostTerms = 8192;
 
-// dx from the sums dy w, which may lie where dx lies unless dx is added to.
+// Computes dx from the sums dy w, which may share dx's memory unless dx is added to.
 template <class T>
 struct Finish {
   using A = Wide<T>;
 
   const op::LinearBackwardInput& op;
   DropoutMask mask{op.dropout};
-  // A saved relu output is 0 where dropout struck, so the mask need not be made again.
+  // A saved relu output is 0 where dropout dropped it, so the mask need not be computed again.
   const bool relu = op.activation == Activation::relu;
   const bool draw = mask.on() && !relu;
 
@@ -54,8 +54,8 @@ struct Finish {
   }
 };
 
-// Where a block's sums are made: in dx where its type and the epilogue allow it, else aside. Sums that are made in
-// several rounds need a place of their own for every block.
+// The memory of a block's sums: dx itself if its type and the epilogue allow it, else scratch memory. Sums over several
+// rounds of terms need separate memory for every block.
 template <class T>
 class Sums {
  public:
@@ -83,7 +83,7 @@ class Sums {
   A* all_;
 };
 
-// sums += dx's columns, each by one thread and from the first row to the last.
+// sums += dx's column sums; one thread adds a column, from the first row to the last.
 template <class T, class G>
 void add_column_sums(const View& sums, const View& dx, const Threads& threads) {
   using A = Wide<T>;

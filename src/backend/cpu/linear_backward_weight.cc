@@ -9,12 +9,12 @@ namespace tandem::backend {
 
 namespace {
 
-// dw is cut into blocks of kBlock x kBlock, and the sum over tokens is made in chunks, whose packed parts of dy and x
-// stay in the cache. Sizes are measured (bench/gemm.cc).
+// dw is cut into blocks of kBlock x kBlock, and the sum over tokens into chunks, whose packed parts of dy and x stay in
+// the cache. The sizes were measured with bench/gemm.cc.
 constexpr int64_t kBlock = 512;
 constexpr int64_t kChunk = 512;
 
-// Where there are few blocks, the tokens are cut into 2, 4, 8 segments, whose sums are added in order at the end.
+// If there are few blocks, the tokens are cut into 2, 4 or 8 segments, whose sums are added in order at the end.
 constexpr int64_t kPieces = 8;
 constexpr int64_t kLeastSegment = 512;
 
@@ -26,7 +26,7 @@ int64_t segments_for(int64_t blocks, int64_t tokens) {
   return segments;
 }
 
-// Where the parts of each segment begin, and the last one's end.
+// The start of each part and the end of the last one; without `parts`, each segment is one part.
 std::vector<int64_t> parts_of_segments(RowParts parts, int64_t segments, int64_t tokens) {
   if (!parts.empty()) {
     return {parts.begin(), parts.end()};
@@ -40,7 +40,7 @@ std::vector<int64_t> parts_of_segments(RowParts parts, int64_t segments, int64_t
   return equal;
 }
 
-// dbias += the columns' sums over some rows of dy, which are added up aside first.
+// dbias += the column sums of some rows of dy, which are first added up in scratch memory.
 template <class T, class G>
 void add_columns(G* dbias, const Factor<T>& dy, int64_t rows, int64_t cols) {
   using A = Wide<T>;
@@ -55,8 +55,8 @@ void add_columns(G* dbias, const Factor<T>& dy, int64_t rows, int64_t cols) {
   }
 }
 
-// dw block = dy' x over the tokens [begin, end) of one part, of which there is at least one, or += ; dbias += dy's
-// columns, or null.
+// dw block = (or +=) dy' x over the tokens [begin, end) of one part, at least one; dbias += dy's column sums, unless
+// it is null.
 template <class T, class G>
 void sum_tokens(const Target<G>& dw, G* dbias, const ConstView& dy, const ConstView& x, const Block& block,
                 int64_t begin, int64_t end) {
@@ -88,7 +88,7 @@ void sum_tokens(const Target<G>& dw, G* dbias, const ConstView& dy, const ConstV
   }
 }
 
-// The sums of all segments but the first, which is added to dw and dbias themselves; zero at first.
+// The sums of all segments except the first, which is added to dw and dbias directly; they begin at zero.
 template <class G>
 class Segments {
  public:
@@ -103,7 +103,7 @@ class Segments {
   G* dw(int64_t segment) const { return memory_ + (segment - 1) * size_; }
   G* dbias(int64_t segment, const View& dw) const { return memory_ + (segment - 1) * size_ + dw.size(); }
 
-  // to += the segments' sums, one after the other, which begin `offset` elements after the segment's beginning.
+  // to += the segments' sums, in order; they lie `offset` elements after each segment's beginning.
   void add_to(const View& to, int64_t offset, const Threads& threads) const {
     for_chunks(threads, count_ == 0 ? 0 : to.rows, 16, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {

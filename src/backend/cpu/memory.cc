@@ -45,7 +45,7 @@ void for_pieces(const Threads& threads, const View& view, const Body& body) {
   });
 }
 
-// Of an element.
+// The address of an element.
 template <bool kConst>
 auto* address(const BasicView<kConst>& view, int64_t row, int64_t col) {
   using Byte = typename BasicView<kConst>::template Element<std::byte>;

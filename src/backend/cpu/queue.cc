@@ -1,4 +1,4 @@
-// On a CPU every call has ended when it returns: a recording is its body, data and results are copied at once.
+// On a CPU every call completes before it returns: a recording is its body, and data and results are copied at once.
 #include <chrono>
 #include <cstring>
 #include <deque>

@@ -15,8 +15,8 @@ struct Statistics {
   A rstd;
 };
 
-// x[i] = residual[i] + branch[i] * factors[i], rounded as memory holds it, so that the backward pass normalises the
-// very same numbers. Returns the sum of x.
+// x[i] = residual[i] + branch[i] * factors[i], rounded to T, so that the backward pass normalises the same numbers.
+// Returns the sum of x.
 template <class T>
 Wide<T> add_branch(Wide<T>* x, const T* residual, const T* branch, const Wide<T>* factors, int64_t cols) {
   using A = Wide<T>;

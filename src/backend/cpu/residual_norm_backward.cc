@@ -7,18 +7,18 @@ namespace tandem::backend {
 
 namespace {
 
-// Rows whose parts of the parameters' gradients are added up together; then the chunks are added in order.
+// Rows whose shares of the parameter gradients are added up together; the chunks' sums are then added in order.
 constexpr int64_t kRowsPerChunk = 64;
 
 template <class T>
 struct Row {
   T* dresidual;
-  T* dbranch;  // or null
+  T* dbranch;  // may be null
   const T* dnormed;
-  const T* dsum;  // or null
+  const T* dsum;  // may be null
   const T* sum;
   const Wide<T>* gamma;
-  const Wide<T>* factors;  // or null
+  const Wide<T>* factors;  // may be null
   Wide<T> mean;
   Wide<T> rstd;
 };

@@ -15,8 +15,8 @@ void for_chunks(const Threads& threads, int64_t n, int64_t chunk, const Body& bo
   threads.parallel_for((n + chunk - 1) / chunk, [&](int64_t i) { body(i * chunk, std::min(n, (i + 1) * chunk)); });
 }
 
-// At least n elements, 64-byte aligned (oneDNN is a fifth slower on others), that belong to this thread and this Tag
-// until its next call; they keep no values. The memory grows in the first steps and then stays.
+// Returns at least n elements, 64-byte aligned (oneDNN is a fifth slower otherwise), that belong to this thread and
+// this Tag until its next call. Their contents are undefined. The memory grows in the first steps and then stays.
 template <class A, class Tag>
 A* scratch(int64_t n) {
   constexpr size_t kAlignment = 64;

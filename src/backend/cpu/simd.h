@@ -22,7 +22,7 @@ using Vec = typename VectorType<A>::type;
 template <class A>
 constexpr int64_t kLanes = 32 / sizeof(A);
 
-// How many lanes of a vector are in memory: all of them, or the first `count`.
+// The lanes of a vector that are in memory: all of them, or the first `count`.
 struct Whole {};
 struct Part {
   int64_t count;
@@ -80,7 +80,7 @@ void store(T* to, Vec<Wide<T>> value, Part part) {
 // Such multiples add up in f64 without rounding, in any order and grouping, as long as their sums stay below 2.
 constexpr double kGrid = 1.5;
 
-// to += value, where the memory's type G may be wider than the lanes: then on the grid.
+// to += value. If the memory's type G is wider than the lanes, the value is first rounded to the grid.
 template <class A, class G>
 void add_to(G* to, Vec<A> value, Whole whole = {}) {
   if constexpr (std::is_same_v<A, G>) {
@@ -115,7 +115,7 @@ V keep(V value, A other, Part part) {
   return value;
 }
 
-// What memory of type T holds of the value.
+// The value rounded to T.
 template <class T>
 Vec<Wide<T>> round_to(Vec<Wide<T>> value) {
   if constexpr (std::is_same_v<T, bf16>) {

@@ -9,8 +9,8 @@ namespace tandem::backend {
 
 template <class A>
 struct SoftmaxRow {
-  A most;     // the largest logit; NaN is passed over here and shows in the sums
-  A sum;      // of exp(logit - most)
+  A most;     // the largest logit; NaN is ignored here and shows in the sums
+  A sum;      // sum of exp(logit - most)
   A shifted;  // sum of (logit - most)
 };
 
@@ -32,7 +32,7 @@ Wide<T> largest(const T* logits, int64_t cols) {
   return max_lanes<A>(maximum(maximum(most[0], most[1]), maximum(most[2], most[3])));
 }
 
-// exponentials[i] = exp(logits[i] - most), where exponentials is not null.
+// exponentials[i] = exp(logits[i] - most), unless exponentials is null.
 template <class T>
 SoftmaxRow<Wide<T>> softmax_row(Wide<T>* exponentials, const T* logits, int64_t cols) {
   using A = Wide<T>;

@@ -12,8 +12,8 @@ struct Candidate {
   int32_t id;
 };
 
-// Puts the candidate into a list of `count` that is sorted best first, behind all that are as good; the list has room
-// for one more, and the last falls off where it is full.
+// Inserts the candidate into a list of `count` that is sorted best first, behind all that are as good. The list has
+// room for one more; the last element of a full list moves there and so falls off.
 template <class A>
 void insert(Candidate<A>* list, int64_t count, Candidate<A> candidate) {
   int64_t place = count;
@@ -23,11 +23,11 @@ void insert(Candidate<A>* list, int64_t count, Candidate<A> candidate) {
   list[place] = candidate;
 }
 
-// The k best of a row: `list` has room for k + 1.
+// Selects the k best of a row; `list` has room for k + 1.
 template <class T>
 void select(Candidate<Wide<T>>* list, const T* logits, int64_t cols, int64_t k) {
   using A = Wide<T>;
-  constexpr int64_t kBlock = 256;  // passed over as a whole where nothing in it is good enough
+  constexpr int64_t kBlock = 256;  // skipped as a whole if nothing in it is good enough
   for (int64_t i = 0; i < k; ++i) {
     insert(list, i, Candidate<A>{static_cast<A>(logits[i]), static_cast<int32_t>(i)});
   }

@@ -10,7 +10,7 @@ using namespace cuda;
 template <class H>
 struct Arguments {
   float *masters, *m, *v;
-  H* compute;  // or null
+  H* compute;  // may be null
   const float* gradients;
   int64_t n;
   AdamSettings settings;
@@ -18,7 +18,7 @@ struct Arguments {
   const UpdateState* update;
 };
 
-// What every element's update needs, worked out once a thread in double.
+// The factors of every element's update, computed once per thread in double.
 struct Factors {
   float clip, lerp1, beta2, rest2, step, root_correction2, epsilon, added_decay, kept_weight;
 

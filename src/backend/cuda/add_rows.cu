@@ -9,7 +9,7 @@ using namespace cuda;
 
 constexpr int kThreads = 128;
 
-// One block a row.
+// One block per row.
 __global__ void __launch_bounds__(kThreads) add_rows_kernel(float* table, int64_t table_stride, const int32_t* ids,
                                                             const float* rows, int64_t rows_stride, int64_t cols) {
   await_previous();

@@ -1,7 +1,7 @@
-// Attention, forward. A block of two warps computes one head of tiles of 32 queries of a sentence, one after the other.
-// For each it walks over the sentence's keys 32 at a time with a running maximum and sum; while it computes a step, the
-// next one, of this tile or the next, is on its way. It is bound by memory: by what the L2 cache has to deliver, and by
-// how much of it is in flight.
+// Attention, forward. A block of two warps computes one head of one tile of 32 queries of a sentence after another. For
+// each tile it walks over the sentence's keys 32 at a time with a running maximum and sum; while it computes a step, it
+// loads the next one, of this tile or the next. The kernel is bound by memory: by how much the L2 cache has to deliver,
+// and by how much of it is in flight.
 #include "backend/cuda/attention.cuh"
 #include "backend/cuda/cuda_backend.h"
 
@@ -14,20 +14,20 @@ using namespace cuda;  // NOLINT: device code of this file only
 constexpr int kTile = kForwardTile;
 constexpr int kThreads = kTile / 16 * kWarp;
 template <int kWidth>
-constexpr int kBlocks = kWidth <= 64 ? 8 : 4;  // that a processor holds
+constexpr int kBlocks = kWidth <= 64 ? 8 : 4;  // blocks per multiprocessor
 
 template <class H>
 struct ForwardArguments {
   AttentionArguments shape;
   Matrix<H> out, q, k, v;
-  float* log_sums;  // or null
+  float* log_sums;  // may be null
   int64_t log_sums_stride;
 };
 
 template <int kWidth>
 constexpr int kTileBytes = kTile* kRowBytes<kWidth>;
 
-// What a block has in shared memory: two tiles and two steps of keys in turn, and the slots of the next tiles.
+// A block's shared memory: two tiles of queries and two steps of keys, used in turn, and the slots of the next tiles.
 template <int kWidth>
 struct Shared {
   alignas(128) uint8_t q[2][kTileBytes<kWidth>];
@@ -38,18 +38,18 @@ static_assert(kTile == kKeyStep);
 
 // ---- arithmetic
 
-// What a warp knows of its 16 queries; [0] and [1]: rows g and g + 8 of the fragment.
+// The state of a warp's 16 queries; [0] and [1] are rows g and g + 8 of the fragment.
 template <int kWidth>
 struct Queries {
-  float sums[kWidth / 8][4] = {};  // of weights times values
+  float sums[kWidth / 8][4] = {};  // weights times values
   float most[2] = {-INFINITY, -INFINITY};
-  float total[2] = {};  // of the weights before dropout, this lane's keys only
+  float total[2] = {};  // the weights before dropout, over this lane's keys only
   int limit[2];         // keys that the query sees
   int row;              // packed row of query g
 };
 
-// Replaces scores by 2^(scaled score - scaled maximum), adds them to the total, and brings what was added up before to
-// the new maximum: nothing in the first step. `key` is the position of this lane's first key.
+// Replaces scores by 2^(scaled score - scaled maximum), adds them to the total, and rescales the earlier sums to the
+// new maximum, except in the first step. `key` is the position of this lane's first key.
 template <int kWidth>
 __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], int key, bool first, float scale_log2) {
   float most[2], shift[2];
@@ -93,7 +93,7 @@ __device__ void exponentiate(Queries<kWidth>& queries, float (&scores)[4][4], in
   }
 }
 
-// One step of keys for a warp's 16 queries. `first` is the position of the step's first key; q, k and v: this lane's
+// One step of keys for a warp's 16 queries. `first` is the position of the step's first key; q, k and v are this lane's
 // addresses in the fragments of the queries, of 16 keys and of 16 values.
 template <class H, int kWidth, bool kDropout>
 __device__ void attend(Queries<kWidth>& queries, uint32_t q, uint32_t k, uint32_t v, int first, int head,
@@ -102,7 +102,7 @@ __device__ void attend(Queries<kWidth>& queries, uint32_t q, uint32_t k, uint32_
   float weights[4][4] = {};
   multiply_by_keys<H, kWidth>(weights, q, k);
   exponentiate(queries, weights, key, first == 0, scale_log2);
-  uint32_t pairs[2][4];  // of rows g and g + 8
+  uint32_t pairs[2][4];  // rows g and g + 8
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     Philox words = {};
@@ -110,7 +110,7 @@ __device__ void attend(Queries<kWidth>& queries, uint32_t q, uint32_t k, uint32_
       words = mask.lanes(queries.row + 8 * r, key / 8, head);
     }
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {  // what dropout keeps is scaled at the end
+    for (int j = 0; j < 4; ++j) {  // dropout's scale is applied at the end
       pairs[r][j] = pack<H>(weights[j][2 * r], weights[j][2 * r + 1]);
       if constexpr (kDropout) {
         pairs[r][j] = keep_pair(pairs[r][j], words[j], mask.limit());
@@ -126,9 +126,9 @@ __device__ void attend(Queries<kWidth>& queries, uint32_t q, uint32_t k, uint32_
 
 // A tile of a sentence's queries and its keys.
 struct Tile {
-  int row, count;       // packed row of the first query; queries: -1 past the last tile
+  int row, count;       // packed row of the first query; number of queries, -1 past the last tile
   int first;            // position of the first query
-  int first_key, keys;  // of the sentence
+  int first_key, keys;  // the sentence's
   int seen;             // keys that the last query sees; 0: these queries do not attend
 
   __device__ Tile(const Slot& s, bool causal)
@@ -141,12 +141,12 @@ struct Tile {
   __device__ int visible(int query, bool causal) const { return causal ? min(keys, first + query + 1) : keys; }
 };
 
-// Writes a warp's rows of out and log_sums, by way of the memory of its queries: `slab`.
+// Writes a warp's rows of out and log_sums. `slab`, the memory of its queries, serves as a buffer.
 template <bool kVectors, int kWidth, class H>
 __device__ void finish(const ForwardArguments<H>& a, const Queries<kWidth>& queries, const uint8_t* slab,
                        const Tile& tile, int head, float kept) {
   const auto first = static_cast<int>(threadIdx.x / kWarp * 16), lane = static_cast<int>(threadIdx.x % kWarp);
-  const float totals[2] = {sum_of_quad(queries.total[0]), sum_of_quad(queries.total[1])};  // 1 or more
+  const float totals[2] = {sum_of_quad(queries.total[0]), sum_of_quad(queries.total[1])};  // both at least 1
   if (a.log_sums != nullptr && lane % 4 == 0) {
     for (int r = 0; r < 2; ++r) {
       if (first + lane / 4 + 8 * r < tile.count) {
@@ -160,12 +160,12 @@ __device__ void finish(const ForwardArguments<H>& a, const Queries<kWidth>& quer
                                       factors, a.shape.width);
 }
 
-// Blocks: (heads, any number that share the slots in turns).
+// Grid: (heads, any number of blocks that take the slots in turn).
 template <class H, int kWidth, bool kDropout, bool kVectors>
 __global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(const ForwardArguments<H> a) {
   const int head = head_of_block(), column = head * a.shape.width;
-  // Every other turn goes the other way round, so that no block has the longest of each; and the heads of a slot, which
-  // tend to lie on the same processor, begin in different places.
+  // Every other turn runs backwards, so that no block has the longest slot of each turn; and the heads of a slot, which
+  // tend to lie on the same multiprocessor, begin at different slots.
   const unsigned start = (blockIdx.y + blockIdx.x * gridDim.y / gridDim.x) % gridDim.y;
   const auto slot_of = [&](int turn) {
     return turn * static_cast<int>(gridDim.y) + static_cast<int>(turn % 2 == 0 ? start : gridDim.y - 1 - start);
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(co
   const DropoutMask mask(a.shape.dropout);
   const auto warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
 
-  // Past the last slot: zeros, as in an empty one.
+  // Slots past the last one read as zeros, like empty ones.
   const auto fetch_slot = [&](int turn) {
     if (threadIdx.x < sizeof(Slot) / 16) {
       const int slot = slot_of(turn);
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kWidth>) attention_kernel(co
     int begin = 0;
     do {
       wait_copies<0>();
-      __syncthreads();  // what this step needs is there, and the memory of the step before is free
+      __syncthreads();  // this step's data is there, and the previous step's memory is free
       if (begin + kKeyStep < tile.seen) {
         load_keys(stage ^ 1, tile, begin + kKeyStep);
       } else {

@@ -1,9 +1,9 @@
-// What attention's forward and backward share: tiles in shared memory, products of 16 rows a warp, and which block
+// Shared by attention's forward and backward: tiles in shared memory, products of 16 rows per warp, and which block
 // has which sentence.
 //
-// Keys lie permuted in shared memory: of 32 keys, key 8 t + 2 j + e is row 8 j + 2 t + e. So lane t of a quad holds, in
-// the columns 2t, 2t + 1 of four neighbouring blocks j of scores, the eight keys 8 t .. 8 t + 7: one group of dropout
-// lanes, block j's pair being word j.
+// Keys are permuted in shared memory: of 32 keys, key 8 t + 2 j + e is row 8 j + 2 t + e. So lane t of a quad holds the
+// eight keys 8 t .. 8 t + 7 in the columns 2t, 2t + 1 of four neighbouring blocks j of scores. These keys are one group
+// of dropout lanes, and block j's pair is word j.
 #pragma once
 
 #include <algorithm>
@@ -19,24 +19,24 @@ namespace tandem::backend::cuda {
 
 // ---- which block has which sentence
 //
-// The queries of each sentence are cut into tiles of kTile rows; a slot is one of them, and a block computes one head
-// of it. Slots are given out by a kernel of its own, the longest sentences first: theirs are the blocks that take long,
-// and where one of them begins last, all wait for it. Empty slots come last. How many slots there are is known without
-// the starts, for a recorded step: q.rows / kTile + sentences + 1 are always enough.
+// The queries of each sentence are cut into tiles of kTile rows; a slot is one tile, and a block computes one head of
+// it. A kernel of its own assigns the slots, the longest sentences first: their blocks take longest, and if one of them
+// began last, all would wait for it. Empty slots come last. The number of slots must not depend on the starts, since a
+// step is recorded: q.rows / kTile + sentences + 1 are always enough.
 
-constexpr int kForwardTile = 32, kBackwardTile = 64;  // queries of a block
+constexpr int kForwardTile = 32, kBackwardTile = 64;  // queries per block
 
 // A tile of a sentence's queries. The rows past the last sentence are a sentence that does not attend.
 struct alignas(16) Slot {
-  int tile;                  // the slot is empty where the sentence has no such tile
-  int attends;               // there are queries and keys, and they belong to a sentence
+  int tile;                  // the slot is empty if the sentence has no such tile
+  int attends;               // 1 if there are queries and keys and they belong to a sentence
   int first_query, queries;  // rows of the sentence
   int first_key, keys;
   int unused[2];
 };
 
 struct AttentionArguments {
-  const Slot* slots;  // for the kernel's tiles
+  const Slot* slots;  // those of the kernel's tiles
   int slot_count;
   int heads, width;
   bool causal;
@@ -50,11 +50,11 @@ inline int64_t slots_of(int tile, const ConstView& query_starts, int64_t query_r
   return query_rows / tile + query_starts.cols;
 }
 
-// With a plan of its own if the shape has none. tile: the kernel's.
+// Makes a plan if the shape has none. tile: the kernel's tile size.
 AttentionArguments attention_arguments(CudaBackend& gpu, const AttentionShape& shape, int tile, const ConstView& q,
                                        const ConstView& k);
 
-// (heads, slots), the latter in two dimensions.
+// The grid (heads, slots), with the slots in two dimensions.
 inline Grid attention_blocks(const AttentionArguments& a) {
   const int64_t down = std::min<int64_t>(a.slot_count, 1 << 15);
   return {a.heads, down, divide_up(a.slot_count, down)};
@@ -62,8 +62,8 @@ inline Grid attention_blocks(const AttentionArguments& a) {
 
 __device__ inline int head_of_block() { return static_cast<int>(blockIdx.x); }
 
-// Of a block of that grid, in all of its threads, before await_previous: the plan comes into the L2 cache a wave of
-// blocks ahead of its use. It is as old as the pass and may have left the cache.
+// Called in all threads of a block of that grid before await_previous: prefetches the plan into the L2 cache, a wave of
+// blocks ahead of its use. The plan is as old as the pass and may have left the cache.
 __device__ inline void fetch_slots_ahead(const AttentionArguments& a) {
   constexpr int kAhead = 160;
   const auto slot = static_cast<int>(blockIdx.y + blockIdx.z * gridDim.y);
@@ -80,12 +80,12 @@ __device__ inline Slot slot_of_block(const AttentionArguments& a) {
   return {slot < a.slot_count ? x.x : INT32_MAX / 128, x.y, x.z, x.w, y.x, y.y, {}};
 }
 
-// ---- what is computed
+// ---- sizes and matrices
 
 constexpr int kKeyStep = 32;  // keys whose order is permuted among themselves
 
-// Row of a key in its tile, and the other way round. Bits change places: permuted(a + b) = permuted(a) + permuted(b)
-// where a and b have no bit in common.
+// Row of a key in its tile, and key of a row. Bits swap places, so permuted(a + b) = permuted(a) + permuted(b) if a and
+// b have no bit in common.
 __host__ __device__ constexpr int permuted(int key) {
   return (key & ~31) | ((key >> 1 & 3) << 3) | ((key >> 3 & 3) << 1) | (key & 1);
 }
@@ -95,14 +95,14 @@ __host__ __device__ constexpr T round_up(T value, T unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// In device memory: row r, first column of a head.
+// A matrix in device memory.
 template <class H>
 struct Matrix {
   H* data = nullptr;
   int stride = 0;
 
   Matrix() = default;
-  // Of an output or an input: what is written through it is for the kernel to know.
+  // The view may be an output or an input; the kernel must not write to an input.
   explicit Matrix(const ConstView& view)
       : data(const_cast<H*>(cuda::data<H>(view))), stride(static_cast<int>(view.stride)) {
     require(view.stride <= INT32_MAX / 64, "attention on a GPU takes rows at most {} elements apart, not {}",
@@ -128,8 +128,8 @@ void with_width(int width, const Body& body) {
                 : body.template operator()<128>();
 }
 
-// Calls launch.operator()<columns of a head, rounded up, dropout, vectors>(); vectors: accesses of 16 bytes are
-// possible in all of the matrices.
+// Calls launch.operator()<columns of a head, rounded up, dropout, vectors>(); vectors: all of the matrices allow
+// accesses of 16 bytes.
 template <class Launch>
 void for_width(const AttentionArguments& a, std::initializer_list<ConstView> matrices, const Launch& launch) {
   const bool dropout = a.dropout.on(), vectors = a.width % 8 == 0 && std::ranges::all_of(matrices, vectors_of_8);
@@ -142,16 +142,16 @@ void for_width(const AttentionArguments& a, std::initializer_list<ConstView> mat
   });
 }
 
-// ---- tiles in shared memory: rows of kWidth columns in pieces of 16 bytes, from a multiple of 128 bytes on. There is
-// no gap between rows: where a row crosses a multiple of 128 bytes, copying it reads a sector twice (with rows 144
-// bytes apart, half as much again came from the L2 cache). Pieces of a row change places instead, so that the same one
-// of eight rows lies in different banks.
+// ---- tiles in shared memory: rows of kWidth columns in pieces of 16 bytes, aligned to 128 bytes. There is no gap
+// between rows: copying a row that crosses a multiple of 128 bytes reads a sector twice (with rows 144 bytes apart,
+// half as much again came from the L2 cache). Instead, the pieces of a row swap places, so that the same piece of eight
+// rows lies in different banks.
 
 template <int kWidth>
 constexpr int kRowBytes = kWidth* static_cast<int>(kHalfBytes);
 
-// What is XORed to the bytes of a row's pieces: flipped(a + b) = flipped(a) ^ flipped(b) where a and b have no bit in
-// common; 0 in every 16th row.
+// XORed with the byte offsets of a row's pieces. flipped(a + b) = flipped(a) ^ flipped(b) if a and b have no bit in
+// common; it is 0 in every 16th row.
 template <int kWidth>
 __device__ constexpr int flipped(int row) {
   constexpr int kPieces = kWidth / 8;
@@ -162,7 +162,7 @@ __device__ constexpr int place(int row, int piece) {
   return row * kRowBytes<kWidth> + (piece * 16 ^ flipped<kWidth>(row));
 }
 
-// Kept in a register, not worked out again.
+// Keeps the value in a register, so that it is not computed again.
 __device__ inline void keep(uint32_t& value) { asm volatile("" : "+r"(value)); }
 template <class H>
 __device__ void keep(const H*& value) {
@@ -170,7 +170,7 @@ __device__ void keep(const H*& value) {
 }
 
 // Predicated: copies 16 bytes to an address in shared memory only if `where`, without branching; zeros if !present.
-// Done after a wait.
+// The copy is complete after a wait.
 __device__ inline void copy_async(uint32_t to, const void* from, bool present, bool where) {
   asm volatile(
       "{\n"
@@ -182,13 +182,13 @@ __device__ inline void copy_async(uint32_t to, const void* from, bool present, b
       : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most kPending groups of this thread's copies are not done.
+// Waits until at most kPending groups of this thread's copies are pending.
 template <int kPending>
 __device__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Which rows and which eight columns of a tile one of kTeam threads copies: every kStep-th row, one piece of each.
+// The rows and the eight columns of a tile that one of kTeam threads copies: one piece of every kStep-th row.
 template <int kWidth, int kTeam>
 struct OwnPiece {
   static constexpr int kPieces = kWidth / 8, kStep = kTeam / kPieces;
@@ -198,9 +198,9 @@ struct OwnPiece {
       : row(static_cast<int>(thread) / kPieces), piece(static_cast<int>(thread) % kPieces) {}
 };
 
-// Copies every kStep-th row of a tile of kRows rows, a piece of each. `further` bytes from `to`, and `from`, are the
-// piece of the first of them; the first `left` rows from there are present, and `columns` columns; the rest is zeros,
-// and rows from `end` on are not written. kKeys: in the keys' order.
+// Copies one piece of every kStep-th row of a tile of kRows rows; the first of them goes from `from` to `further` bytes
+// past `to`. From there on, `left` rows and `columns` columns are present; the rest becomes zeros, and rows from `end`
+// on are not written. kKeys: in the keys' order.
 template <int kWidth, bool kKeys, bool kVectors, int kRows, int kStep, class H>
 __device__ void copy_rows(uint32_t to, const H* from, int stride, int left, int columns, int end = kRows,
                           uint32_t further = 0) {
@@ -224,8 +224,8 @@ __device__ void copy_rows(uint32_t to, const H* from, int stride, int left, int 
 
 // ---- products
 
-// Where this lane's piece lies in 16 rows of a tile: as a left factor or, to be transposed, as a right one; and as a
-// right factor of scores.
+// The place of this lane's piece in 16 rows of a tile: for a left factor, or a right one that is transposed when it is
+// loaded; and (keys_of_lane) for the right factor of scores.
 template <int kWidth>
 __device__ uint32_t rows_of_lane() {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
@@ -237,8 +237,8 @@ __device__ uint32_t keys_of_lane() {
   return place<kWidth>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 }
 
-// scores [16, 32] += rows [16, kWidth] columns', for 32 rows of a tile of keys or values; both factors are this lane's
-// pieces, `further` bytes from the addresses given.
+// scores [16, 32] += rows [16, kWidth] columns', for 32 rows of a tile of keys or values; this lane's pieces of both
+// factors lie `further` bytes past the addresses given.
 template <class H, int kWidth>
 __device__ void multiply_by_keys(float (&scores)[4][4], uint32_t rows, uint32_t columns, uint32_t further = 0) {
 #pragma unroll
@@ -253,7 +253,7 @@ __device__ void multiply_by_keys(float (&scores)[4][4], uint32_t rows, uint32_t 
   }
 }
 
-// sums [16, kWidth] += left [16, 16] right, for 16 rows of a tile: this lane's piece, `further` bytes from `right`.
+// sums [16, kWidth] += left [16, 16] right, for 16 rows of a tile; this lane's piece is `further` bytes past `right`.
 template <class H, int kWidth>
 __device__ void multiply_by_rows(float (&sums)[kWidth / 8][4], const Fragment& left, uint32_t right,
                                  uint32_t further = 0) {
@@ -276,9 +276,9 @@ __device__ inline float most_of_quad(float x) {
 
 // ---- results
 
-// A warp's sums [16, kWidth], rows g times factors.x and rows g + 8 times factors.y, go by way of `slab` (16 rows of a
-// tile that are this warp's own) to the head's columns of a matrix, (row, column) being the tile's first element. They
-// are the tile's rows first .. first + 15; those of keys or queries from `count` on are not written.
+// Writes a warp's sums [16, kWidth], rows g times factors.x and rows g + 8 times factors.y, to a head's columns of a
+// matrix, from (row, column) on. `slab`, 16 rows of a tile that only this warp uses, serves as a buffer. The sums are
+// the tile's rows first .. first + 15; those of keys or queries from `count` on are not written.
 template <int kWidth, bool kKeys, bool kVectors, class H>
 __device__ void store_rows(const Matrix<H>& to, int row, int column, int first, int count, const uint8_t* slab,
                            const float (&sums)[kWidth / 8][4], float2 factors, int width) {
@@ -317,7 +317,7 @@ __device__ void store_rows(const Matrix<H>& to, int row, int column, int first, 
   }
 }
 
-// Zeros in a head's columns of `count` rows, (row, column) being the first element. By kTeam threads.
+// Zeroes a head's columns of `count` rows, beginning at (row, column), with kTeam threads.
 template <bool kVectors, int kTeam, class H>
 __device__ void clear_rows(const Matrix<H>& to, int row, int column, int count, int width) {
   constexpr int kUnit = kVectors ? 8 : 1;

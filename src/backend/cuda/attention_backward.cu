@@ -1,8 +1,8 @@
 // Attention, backward. With p = softmax(scores), m the dropout factors, dp = (dout v') m and D = sum over keys of p dp:
 //   dv = (p m)' dout,   ds = p (dp - D) / sqrt(width),   dq = ds k,   dk = ds' q.
 //
-// A block of four warps. The weights p m and ds of a pair of tiles lie in shared memory as bf16; each of dv, dk, dq is
-// then a product of 16-row pieces, one warp a piece. Nothing is added by two blocks, so there are no atomics:
+// A block has four warps. The weights p m and ds of a pair of tiles lie in shared memory as bf16; each of dv, dk, dq is
+// then a product of 16-row pieces, one piece per warp. No two blocks add to the same number, so there are no atomics:
 //  - up to 64 queries and keys, the common case: one block computes a head of the sentence in one pass. Up to 32 of
 //    both: two heads at a time, each by two warps. D is the sum of p dp; `out` is not read.
 //  - longer: a block of the sentence goes over the keys for its 64 queries, which gives dq, and then over the queries
@@ -32,7 +32,7 @@ __device__ void one_pass(Shared<H, kWidth>& shared, const BackwardArguments<H>& 
   __syncthreads();
 
   const int column = pair.head * a.shape.width;
-  const uint8_t* slab = shared.v + (pair.base + own) * kRowBytes<kWidth>;  // the values are used up
+  const uint8_t* slab = shared.v + (pair.base + own) * kRowBytes<kWidth>;  // the values are not needed any more
   const auto write_keys = [&](const Matrix<H>& gradient, const H* weights, const uint8_t* rows) {
     float sums[kWidth / 8][4] = {};
     add_key_gradient<kWidth>(sums, weights, rows, own, pair);
@@ -53,7 +53,7 @@ __device__ void one_pass(Shared<H, kWidth>& shared, const BackwardArguments<H>& 
   }
 }
 
-// dq of the pair's queries, over all the keys that they see.
+// Computes dq of the pair's queries, over all the keys that they see.
 template <class H, int kWidth, bool kDropout, bool kVectors>
 __device__ void long_queries(Shared<H, kWidth>& shared, const BackwardArguments<H>& a, const Slot& s, Pair pair) {
   const int own = 16 * pair.warp;
@@ -87,7 +87,7 @@ __device__ void long_queries(Shared<H, kWidth>& shared, const BackwardArguments<
   }
 }
 
-// dk and dv of the pair's keys, at most 32, over all the queries that see them: two warps for each.
+// Computes dk and dv of the pair's keys, at most 32, over all the queries that see them, with two warps for each.
 template <class H, int kWidth, bool kDropout, bool kVectors>
 __device__ void long_keys(Shared<H, kWidth>& shared, const BackwardArguments<H>& a, const Slot& s, Pair pair) {
   const int row = s.first_key + pair.first_key;
@@ -123,7 +123,7 @@ __device__ void long_keys(Shared<H, kWidth>& shared, const BackwardArguments<H>&
                                      shared.v + 16 * pair.warp * kRowBytes<kWidth>, sums, {1, 1}, a.shape.width);
 }
 
-// Zeros where there is nothing to attend to, in the block's share of the rows; tiles is the number of such blocks.
+// Zeroes the block's share of the gradients if there is nothing to attend to; `tiles` blocks share the rows.
 template <bool kVectors, class H>
 __device__ void clear(const BackwardArguments<H>& a, const Slot& s, int tiles, int head) {
   const int column = head * a.shape.width, first = s.tile * kTile;
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kBackwardThreads, kWidth <= 64 ? 4 : 2)
   if (s.queries <= kTile && s.keys <= kTile) {
     if (s.queries <= kTile / 2 && s.keys <= kTile / 2) {
       if (head % 2 == 1) {
-        return;  // the block of the head before does both
+        return;  // the previous head's block computes both
       }
       const int half = pair.warp / 2;
       pair.warps = 2;

@@ -16,8 +16,8 @@ struct BackwardArguments {
   Matrix<H> dq, dk, dv, dout, out, q, k, v;
   const float* log_sums;
   int64_t log_sums_stride;
-  float log2_kept;  // of dropout's scale
-  float d_scale;    // the shape's scale over dropout's: what D is multiplied by
+  float log2_kept;  // log2 of dropout's scale
+  float d_scale;    // factor of D: the shape's scale / dropout's scale
 };
 
 template <int kWidth>
@@ -33,17 +33,17 @@ struct Shared {
 // A tile of queries against a tile of keys, as one warp sees it. Rows of tiles in shared memory count from `base`.
 struct Pair {
   int head, base;
-  int warp, warps;           // of those that work on this head
+  int warp, warps;           // index and number, among those that work on this head
   int first_row;             // packed row of the first query
   int first_query, queries;  // position in the sentence, rows of the tile
-  int first_key, keys;       // the same of the keys
+  int first_key, keys;       // the same for the keys
   bool causal;
 
-  // Keys of the tile that the queries before `end` see; not positive where none.
+  // Keys of the tile that the queries before `end` see; not positive if there are none.
   __device__ int visible(int end) const { return causal ? min(keys, first_query + end - first_key) : keys; }
   // The first query, in multiples of 16, that sees the key at `key` of the tile, a multiple of 32.
   __device__ int first_seeing(int key) const { return causal ? max(0, first_key + key - first_query) : 0; }
-  __device__ unsigned thread() const { return warp * kWarp + threadIdx.x % kWarp; }  // of those
+  __device__ unsigned thread() const { return warp * kWarp + threadIdx.x % kWarp; }  // index among those warps' threads
 };
 
 // A value for the queries g and g + 8 of a warp's 16.
@@ -51,8 +51,8 @@ struct Two {
   float r[2];
 };
 
-// Two tiles, one behind the other, from a head's columns of two matrices, of which `row` is the first row; zeros from
-// row `count` on, nothing from row `filled` on. Half of each where two warps work on a head.
+// Loads two adjacent tiles from a head's columns of two matrices, from row `row` on; they are zeros from tile row
+// `count` on and not written from tile row `filled` on. If two warps work on a head, it loads half of each tile.
 template <bool kKeys, bool kVectors, int kWidth, class H>
 __device__ void load(const uint8_t* tiles, const Matrix<H>& first, const Matrix<H>& second, int row, int count,
                      int filled, const BackwardArguments<H>& a, const Pair& pair) {
@@ -60,7 +60,7 @@ __device__ void load(const uint8_t* tiles, const Matrix<H>& first, const Matrix<
     const OwnPiece<kWidth, kTeam> own(pair.thread());
     const int column = own.piece * 8, columns = a.shape.width - column;
     uint32_t to = shared_of(tiles) + place<kWidth>(pair.base + (kKeys ? permuted(own.row) : own.row), own.piece);
-    keep(to);  // worked out for each copy, addresses would be a fifth of the instructions of a short sentence
+    keep(to);  // recomputed for each copy, addresses would be a fifth of a short sentence's instructions
     const auto copy = [&](uint32_t further, const Matrix<H>& matrix) {
       const H* from = matrix.at(row + own.row, pair.head * a.shape.width + column);
       keep(from);
@@ -86,7 +86,7 @@ __device__ void load_keys(const Shared<H, kWidth>& shared, const BackwardArgumen
   load<true, kVectors, kWidth>(shared.k, a.k, a.v, row, pair.keys, round_up(pair.keys, kKeyStep), a, pair);
 }
 
-// In base 2; less by the logarithm of dropout's scale, so that the weights come out multiplied by it.
+// The log sums in base 2, less the logarithm of dropout's scale, so that the weights come out multiplied by it.
 template <class H>
 __device__ Two load_log_sums(const BackwardArguments<H>& a, const Pair& pair) {
   Two result = {};
@@ -100,7 +100,7 @@ __device__ Two load_log_sums(const BackwardArguments<H>& a, const Pair& pair) {
   return result;
 }
 
-// D of the warp's queries as the sum of dout out, two lanes a row. `dout` is the tile.
+// D of the warp's queries as the sum of dout out, two lanes per row; dout is read from its tile.
 template <bool kVectors, class H, int kWidth>
 __device__ Two sum_of_products(const Shared<H, kWidth>& shared, const BackwardArguments<H>& a, const Pair& pair) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
@@ -124,13 +124,13 @@ __device__ Two sum_of_products(const Shared<H, kWidth>& shared, const BackwardAr
   return {{__shfl_sync(0xFFFFFFFF, sum, 2 * g), __shfl_sync(0xFFFFFFFF, sum, 2 * (g + 8))}};
 }
 
-// Of a warp's 16 queries and 32 keys: p times dropout's scale, and dp before that scale, 0 where it is dropped.
+// A warp's 16 queries and 32 keys: p times dropout's scale, and dp before that scale, 0 where it is dropped.
 struct Weights {
   float p[4][4] = {}, dp[4][4] = {};
 };
 
-// The weights of 32 keys from `key` of the tile on. Writes p m to its tile and adds p dp, both factors of dropout
-// included, to sums.
+// Computes the weights of 32 keys from `key` of the tile on. Writes p m to its tile and adds p dp, with both factors of
+// dropout, to sums.
 template <class H, int kWidth, bool kDropout>
 __device__ void weigh_step(Weights& w, Two& sums, Shared<H, kWidth>& shared, const Two& log_sums, int key,
                            const BackwardArguments<H>& a, const Pair& pair, const DropoutMask& mask) {
@@ -187,7 +187,7 @@ __device__ void write_dscores(H* dscores, const Weights& w, const Two& d, int ke
   }
 }
 
-// weights and dscores of the warp's 16 queries for all the keys that there are, at most 64.
+// Computes weights and dscores of the warp's 16 queries for all the keys that there are, at most 64.
 template <class H, int kWidth, bool kDropout>
 __device__ void weigh_all(Shared<H, kWidth>& shared, const Two& log_sums, const BackwardArguments<H>& a,
                           const Pair& pair, const DropoutMask& mask) {
@@ -213,8 +213,8 @@ __device__ void weigh_part(Shared<H, kWidth>& shared, const Two& log_sums, const
   write_dscores(shared.dscores, w, d, key, a, pair);
 }
 
-// sums [16, kWidth] += weights rows [begin .. end), from the top left of both. The weights are [16, begin .. end), or,
-// if transposed, [begin .. end, 16).
+// sums [16, kWidth] += weights rows, over the inner indices begin .. end - 1; both pointers are to index 0. The weights
+// are [16, end] or, if transposed, [end, 16].
 template <int kWidth, bool kTransposed, class H>
 __device__ void multiply_weights(float (&sums)[kWidth / 8][4], const H* weights, const uint8_t* rows, int begin,
                                  int end) {
@@ -230,7 +230,7 @@ __device__ void multiply_weights(float (&sums)[kWidth / 8][4], const H* weights,
   }
 }
 
-// Keys' gradient from the tile's queries: sums += weights' rows for the keys from `key` of the tile on.
+// sums += weights' rows: what the tile's queries add to the gradient of its 16 keys from `key` on.
 template <int kWidth, class H>
 __device__ void add_key_gradient(float (&sums)[kWidth / 8][4], const H* weights, const uint8_t* rows, int key,
                                  const Pair& pair) {

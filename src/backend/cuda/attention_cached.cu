@@ -1,6 +1,6 @@
-// Attention of one query a row over cached keys and values. A warp computes one head of one row: each key's columns are
-// shared by a group of lanes, eight columns a lane, and the groups take the keys in turn, each with a maximum and a sum
-// of its own; at the end the groups are brought together.
+// Attention of one query per row over cached keys and values. A warp computes one head of one row: a group of lanes
+// shares each key's columns, eight columns per lane, and the groups take the keys in turn, each with its own maximum
+// and sum; at the end the groups are merged.
 #include "backend/cuda/attention.cuh"
 
 namespace tandem::backend {
@@ -23,13 +23,12 @@ struct CachedArguments {
   float scale_log2;  // log2(e) / sqrt(width)
 };
 
-// What a group of lanes has added up: exponentials are 2^(score - most).
+// The running sums of a group of lanes; exponentials are 2^(score - most).
 struct Running {
   float most = -INFINITY, total = 0;
   float sums[8] = {};
 
-  // From now on exponentials are relative to `more`, which is at least `most`. Where both are -infinity there is
-  // nothing to scale.
+  // Makes exponentials relative to `more`, which is at least `most`. If both are -infinity there is nothing to scale.
   __device__ void raise(float more) {
     const float shrink = most == more ? 1.0F : exp2f(most - more);
     most = more;
@@ -41,7 +40,7 @@ struct Running {
   }
 };
 
-// Eight columns of a head; zeros where the row is not present or has no such columns.
+// Eight columns of a head; zeros if the row is not present or has no such columns.
 template <bool kVector, class H>
 __device__ Half8<H> load(const H* row, int column, int width, bool present) {
   Half8<H> result = {};
@@ -51,7 +50,7 @@ __device__ Half8<H> load(const H* row, int column, int width, bool present) {
   return result;
 }
 
-// kAtOnce keys of a group: begin, begin + kGroups, ... as far as they are before `length`.
+// Adds kAtOnce keys of a group, those of begin, begin + kGroups, ... that are before `length`.
 template <int kLanes, int kAtOnce, bool kVector, class H>
 __device__ void attend(Running& running, const float (&query)[8], const CachedArguments<H>& a, int64_t row, int begin,
                        int length, int64_t head_column) {

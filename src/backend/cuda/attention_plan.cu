@@ -8,21 +8,21 @@ namespace {
 using namespace cuda;  // NOLINT: device code of this file only
 
 constexpr int kThreads = 1024;
-constexpr int kClasses = kWarp, kClassRows = 16;  // of length: up to 16 rows, up to 32, ... up to 480, more
+constexpr int kClasses = kWarp, kClassRows = 16;  // classes of length: up to 16 rows, 32, ... 480, more
 
 struct PlanArguments {
-  Slot* slots[2];  // for the forward's and the backward's tiles
+  Slot* slots[2];  // those of the forward's and the backward's tiles
   int slot_count[2];
   const int32_t* query_starts;  // [sentences + 1], the first is 0
   const int32_t* key_starts;
   int sentences, query_rows, key_rows;
 };
 
-// Block 0 for the forward's tiles, 1 for the backward's. Within a class the order is as it comes; no result depends on
-// it, since no two blocks of attention work on the same numbers.
+// Block 0 assigns the forward's slots, block 1 the backward's. The order within a class is arbitrary; no result depends
+// on it, since no two blocks of attention work on the same numbers.
 __global__ void __launch_bounds__(kThreads) attention_plan_kernel(const PlanArguments a) {
   await_previous();
-  __shared__ int next[kClasses];  // free slot of each class, the longest sentences first; before: its slots
+  __shared__ int next[kClasses];  // next free slot of each class, the longest first; before: its slots
   __shared__ int total;
   const int rows = blockIdx.x == 0 ? kForwardTile : kBackwardTile;
   Slot* slots = a.slots[blockIdx.x];

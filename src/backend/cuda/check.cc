@@ -8,7 +8,7 @@ namespace tandem::backend {
 
 namespace {
 
-// After these every call of the process fails.
+// After these errors every call of the process fails.
 constexpr cudaError_t kFinal[] = {cudaErrorECCUncorrectable,    cudaErrorNvlinkUncorrectable,
                                   cudaErrorContained,           cudaErrorIllegalAddress,
                                   cudaErrorLaunchTimeout,       cudaErrorHardwareStackError,
@@ -20,8 +20,8 @@ constexpr cudaError_t kFinal[] = {cudaErrorECCUncorrectable,    cudaErrorNvlinkU
 }  // namespace
 
 void fail_cuda(cudaError_t status, const char* what) {
-  if (status == cudaErrorMemoryAllocation) {  // the driver takes memory too, for kernels when they are first used
-    cudaGetLastError();                       // the next call is not to be told of it again
+  if (status == cudaErrorMemoryAllocation) {  // the driver also allocates when a kernel is first used
+    cudaGetLastError();                       // the next call must not report it again
     throw OutOfMemory(fmt::format("out of GPU memory at {}; a smaller batch needs less", what));
   }
   const bool is_final = std::ranges::find(kFinal, status) != std::end(kFinal);

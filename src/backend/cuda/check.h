@@ -1,5 +1,5 @@
-// Every call of the CUDA libraries and every launch is checked; a failure becomes one sentence, OutOfMemory where that
-// is the reason.
+// Every call of the CUDA libraries and every launch is checked; a failure becomes an Error, or OutOfMemory if that is
+// the reason.
 #pragma once
 
 #include <cublasLt.h>

@@ -1,4 +1,4 @@
-// A part of the sums over the rows of a matrix; late_sums.h adds the parts up.
+// Partial sums over the rows of a matrix; late_sums.h adds them up.
 #pragma once
 
 #include "backend/cuda/device.cuh"
@@ -6,12 +6,12 @@
 
 namespace tandem::backend::cuda {
 
-constexpr int kSumWarps = 8;  // of a block, each with rows of its own
+constexpr int kSumWarps = 8;  // warps per block, each with rows of its own
 constexpr int kSumThreads = kSumWarps * kWarp;
-constexpr int kSumColumns = kWarp * 8;  // of a block: a lane has eight
+constexpr int kSumColumns = kWarp * 8;  // columns per block: eight per lane
 
-// In a block of kSumThreads: the warps' sums of a lane's eight columns from `col` on, added up and written to
-// partial[col]. Every thread of the block must call it.
+// Adds up the warps' sums of each lane's eight columns in a block of kSumThreads, and writes them to `partial`, from
+// `first_col` on. Every thread of the block must call it.
 __device__ inline void write_block_sums(float* partial, const float (&sums)[8], int64_t first_col, int64_t cols) {
   __shared__ float shared[kSumWarps][kSumColumns];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;

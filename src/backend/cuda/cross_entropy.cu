@@ -18,7 +18,7 @@ struct Arguments {
   const StepState* state;   // null: no gradient
 };
 
-// Of a row with the largest logit `most`; `sum` of e^(logit - most), `total` of the logits.
+// Adds the loss of a row with the largest logit `most`; `sum` is that of e^(logit - most), `total` that of the logits.
 template <class H>
 __device__ void add_loss(LossTotals& totals, const Arguments<H>& a, float most, float logit, float sum, float total,
                          bool correct) {
@@ -38,11 +38,11 @@ template <class Row>
 __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks)
     cross_entropy_kernel(LossTotals* parts, Arguments<typename Row::Type> a) {
   await_previous();
-  // Each is written again only after the barrier of the other, behind which nobody reads it any more.
+  // Each is rewritten only after the barrier of the other, when no thread reads it any more.
   __shared__ float shared_most[kWarp];
   __shared__ float3 shared_sums[kWarp];
   const float scale = a.state == nullptr ? 0.0F : a.state->loss_scale;
-  LossTotals totals;  // thread 0's counts
+  LossTotals totals;  // only thread 0 counts
   int next = a.labels[blockIdx.x];
   Row::fetch(a.logits + blockIdx.x * a.stride, a.cols);
   for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks)
   }
 }
 
-// One warp.
+// Runs as one warp.
 __global__ void add_totals_kernel(LossTotals* totals, const LossTotals* parts, int count) {
   await_previous();
   LossTotals sum;

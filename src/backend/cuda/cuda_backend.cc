@@ -26,7 +26,7 @@ std::string problem_of(int device) {
   return {};
 }
 
-// These say that a program has no code that runs on a GPU, neither compiled for it nor by its driver.
+// These mean that the program has no code that runs on a GPU, neither compiled for it nor by its driver.
 constexpr cudaError_t kNoCode[] = {cudaErrorNoKernelImageForDevice, cudaErrorInvalidDeviceFunction,
                                    cudaErrorInvalidKernelImage,     cudaErrorInvalidPtx,
                                    cudaErrorUnsupportedPtxVersion,  cudaErrorJitCompilerNotFound,
@@ -50,7 +50,7 @@ std::string count_devices(int& count) {
   return {};
 }
 
-// Empty for those that can be used.
+// One entry per GPU, empty if it can be used.
 std::vector<std::string> problems_by_gpu() {
   int count = 0;
   std::vector<std::string> problems;
@@ -166,7 +166,7 @@ DeviceTraits CudaBackend::traits() const {
           .loss_rows = 12544,
           .spare_logit_rows = cuda::kSpareRows,
           .decode_sentences = 512,
-          // The host asks cuBLASLt for an algorithm for every new number of rows, which takes longer than a few more
+          // The host queries cuBLASLt for an algorithm for every new number of rows, which takes longer than a few more
           // rows do.
           .decode_rows_step = 64,
           .widest = cuda::kWidestNorm,

@@ -1,5 +1,4 @@
-// The arithmetic on an NVIDIA GPU: bf16 with f32 masters, one stream. What an op does here is defined in the
-// file of its name.
+// The arithmetic on an NVIDIA GPU: bf16 with f32 masters, one stream. Each op is defined in the file of its name.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +13,7 @@ namespace tandem::backend {
 namespace cuda {
 constexpr int64_t kWidestHead = 128;   // columns of an attention head
 constexpr int64_t kWidestNorm = 8192;  // columns of a norm
-constexpr int64_t kSpareRows = 8;      // of logits, for ProjectedLoss
+constexpr int64_t kSpareRows = 8;      // extra rows of logits for ProjectedLoss
 constexpr int kPieceRows = 32;         // rows of an id that one warp of EmbedBackward adds up
 }  // namespace cuda
 
@@ -50,14 +49,14 @@ class CudaBackend final : public Backend {
   void hold_sums(bool on) override { late_sums_->hold(on); }
   int64_t attention_plan_size(const AttentionShape& shape, int64_t query_rows) const override;
 
-  // ---- for the ops
+  // ---- used by the ops
   int processors() const { return processors_; }  // streaming multiprocessors
-  const cuda::Chip& chip();                       // for kernel_of
-  cudaStream_t queue() const { return stream_; }  // of all ops
+  const cuda::Chip& chip();                       // used by kernel_of
+  cudaStream_t queue() const { return stream_; }  // runs all ops
   cuda::Gemm& gemm() { return *gemm_; }
   cuda::LateSums& late_sums() { return *late_sums_; }
-  // Memory for what an op adds up in parts; the next op overwrites it. Fixed at construction, so that it may be asked
-  // for while work is recorded.
+  // Memory for an op's partial sums; the next op overwrites it. It is allocated at construction, so that it may be used
+  // while work is recorded.
   template <class T>
   T* scratch(int64_t count) {
     require(static_cast<size_t>(count) * sizeof(T) <= scratch_.bytes(), "an op wants {} bytes of scratch memory of {}",
@@ -67,13 +66,13 @@ class CudaBackend final : public Backend {
 
  private:
   void require_code() const;
-  static cudaError_t look_for_code(cudaFuncAttributes& found);  // of this program for the chosen GPU
+  static cudaError_t look_for_code(cudaFuncAttributes& found);  // looks for this program's code for the chosen GPU
 
   int device_;
   int processors_ = 0;
-  cuda::Chip chip_;                     // asked of the driver when the first product wants to know
-  cudaStream_t stream_ = nullptr;       // all ops
-  cudaStream_t copy_stream_ = nullptr;  // data on its way in
+  cuda::Chip chip_;                     // queried from the driver by the first product that needs it
+  cudaStream_t stream_ = nullptr;       // runs all ops
+  cudaStream_t copy_stream_ = nullptr;  // runs uploads
   Buffer scratch_;
   std::unique_ptr<cuda::LateSums> late_sums_;
   std::unique_ptr<cuda::Gemm> gemm_;

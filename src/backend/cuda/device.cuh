@@ -1,4 +1,4 @@
-// What kernels share: their 16-bit type, reductions in a fixed order, launch sizes.
+// Shared by all kernels: their 16-bit type, reductions in a fixed order, launch sizes.
 #pragma once
 
 #include "backend/cuda/half.cuh"
@@ -21,7 +21,7 @@ const T* data(const ConstView& view) {
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Where something in shared memory lies, as instructions on it want to know.
+// The 32-bit address of something in shared memory, as instructions take it.
 __device__ inline uint32_t shared_of(const void* at) { return static_cast<uint32_t>(__cvta_generic_to_shared(at)); }
 
 // Whether every row of the view begins at a multiple of 16 bytes and holds whole vectors of eight numbers of 16 bits.
@@ -30,14 +30,14 @@ inline bool vectors_of_8(const ConstView& view) {
          (reinterpret_cast<uintptr_t>(view.data) % 16 == 0 && view.stride % 8 == 0 && view.cols % 8 == 0);
 }
 
-// Nearly exact; numbers below 2^-126 count as 0.
+// 2^x, nearly exact; numbers below 2^-126 count as 0.
 __device__ inline float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// Over the warp, or over each kLanes lanes of it; the same result in each. A fixed order, so the same bits each time.
+// The sum over the warp, or over each kLanes lanes of it, in every lane. The order is fixed, and so are the bits.
 template <int kLanes = kWarp, class T>
 __device__ T sum_of_warp(T value) {
 #pragma unroll
@@ -80,7 +80,7 @@ __device__ T sum_of_block(T value, T* shared) {
 
 inline bool aligned_16(const ConstView& view) { return reinterpret_cast<uintptr_t>(view.data) % 16 == 0; }
 
-// Whether a flat buffer can be read in vectors of four f32; absent ones do not stand in the way.
+// Whether a flat buffer can be read in vectors of four f32; true for an absent one.
 inline bool vectors_of_4(const ConstView& view) { return aligned_16(view) && view.size() % 4 == 0; }
 
 // Elements [i, i + 4) of n; kVector promises that all are there and that the address is a multiple of 16. Otherwise
@@ -129,8 +129,8 @@ __device__ void store4(H* to, int64_t i, int64_t n, float4 values) {
   }
 }
 
-// A pass over flat buffers: kFlatThreads threads a block, kFlatBlocks blocks a multiprocessor, four elements a thread
-// and turn.
+// A pass over flat buffers: kFlatThreads threads per block, kFlatBlocks blocks per multiprocessor, four elements per
+// thread and turn.
 constexpr int kFlatThreads = 256, kFlatBlocks = 5;
 
 template <class Body>

@@ -1,7 +1,7 @@
 // Dropout masks on the device: the same function as backend/cpu/dropout.h.
 //
-// The 16-bit lane of a column is lane (column % 8) of philox(seed, column / 8, token, place, step), where lane j is
-// the low half (j even) or the high half (j odd) of word j / 2. A column is kept iff its lane >= round(rate * 65536).
+// The 16-bit lane of a column is lane (column % 8) of philox(seed, column / 8, token, place, step); lane j is the low
+// half (j even) or the high half (j odd) of word j / 2. A column is kept iff its lane >= round(rate * 65536).
 #pragma once
 
 #include <cmath>
@@ -12,13 +12,13 @@
 
 namespace tandem::backend::cuda {
 
-// What a launch knows of a dropout; a kernel parameter.
+// A dropout as a kernel parameter.
 struct DropoutArguments {
   const StepState* state = nullptr;  // null: no dropout
-  uint32_t threshold = 0;            // of 65536
+  uint32_t threshold = 0;            // out of 65536
   uint32_t place = 0;
   bool target = false;
-  float scale = 1;  // what a kept value is multiplied by
+  float scale = 1;  // factor of the kept values
 
   DropoutArguments() = default;
   explicit DropoutArguments(const Dropout& dropout) {
@@ -39,14 +39,14 @@ __host__ __device__ constexpr bool quick_keep_possible(uint32_t threshold) {
   return ((threshold - 1) & 0x7FFF) - 1 < Half<H>::kInfinity;
 }
 
-// The two numbers of a pair whose 16-bit lanes reach the limit (threshold << 16), 0 in place of the others. Not for
-// rate 1, where the scale is 0 anyway.
+// Keeps the numbers of a pair whose 16-bit lanes reach the limit (threshold << 16) and replaces the others by 0. It is
+// wrong for rate 1, but there the scale is 0 anyway.
 __device__ inline uint32_t keep_pair(uint32_t pair, uint32_t lanes, uint32_t limit) {
   const uint32_t low = lanes << 16 >= limit ? pair : pair & 0xFFFF0000;
   return lanes >= limit ? low : low & 0x0000FFFF;
 }
 
-// Left to itself, the compiler adds a zero to the upper half.
+// Without this, the compiler adds a zero to the upper half.
 __device__ inline void multiply_wide(uint32_t& low, uint32_t& high, uint32_t a, uint32_t b) {
   asm("{\n"
       ".reg .u64 product;\n"
@@ -75,7 +75,7 @@ __device__ inline Philox philox_fast(uint64_t key, uint32_t c0, uint32_t c1, uin
   return {c0, c1, c2, c3};
 }
 
-// The mask function with the step's numbers read from device memory, once a thread.
+// The mask function with the step's numbers read from device memory, once per thread.
 class DropoutMask {
  public:
   __device__ explicit DropoutMask(const DropoutArguments& arguments)
@@ -90,21 +90,21 @@ class DropoutMask {
 
   __device__ bool on() const { return threshold_ > 0; }
   __device__ float scale() const { return scale_; }
-  __device__ uint32_t limit() const { return threshold_ << 16; }  // for keep_pair
+  __device__ uint32_t limit() const { return threshold_ << 16; }  // used by keep_pair
 
   // Four words = eight 16-bit lanes for the columns [8 * group, 8 * group + 8) of a row.
   __device__ Philox lanes(int64_t row, uint32_t group, uint32_t head = 0) const {
     return philox_fast(seed_, group, first_ + static_cast<uint32_t>(row), place_ + head, step_);
   }
-  // Not for rate 1, where the scale is 0 anyway.
+  // These are wrong for rate 1, but there the scale is 0 anyway.
   __device__ bool keeps_low(uint32_t word) const { return word << 16 >= limit(); }
   __device__ bool keeps_high(uint32_t word) const { return word >= limit(); }
 
-  // values *= 0 or scale for the eight columns of a group. Only where on().
+  // values *= 0 or scale for the eight columns of a group. Call this only if on().
   __device__ void apply(float (&values)[8], int64_t row, uint32_t group, uint32_t head = 0) const {
     apply(values, lanes(row, group, head));
   }
-  // The same with lanes that were made before.
+  // The same with lanes that were computed before.
   __device__ void apply(float (&values)[8], const Philox& words) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -120,8 +120,8 @@ class DropoutMask {
   uint32_t step_ = 0, first_ = 0;
 };
 
-// DropoutMask::lanes of four rows at once. What the first three of the seven rounds make of the column alone is
-// computed once for many rows.
+// DropoutMask::lanes of four rows at once. The part of the first three of the seven rounds that depends on the column
+// alone is computed once for many rows.
 class PhiloxRows {
  public:
   __device__ explicit PhiloxRows(const DropoutArguments& arguments) {
@@ -151,12 +151,12 @@ class PhiloxRows {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         keys_[round][i] = keys[kRounds - kLastRounds + round][i];
-        asm volatile("" : "+r"(keys_[round][i]));  // kept, not computed again
+        asm volatile("" : "+r"(keys_[round][i]));  // kept in a register, not computed again
       }
     }
   }
 
-  // Of eight columns.
+  // The part that depends on the column, for eight columns.
   struct Column {
     uint32_t words[4];
   };
@@ -168,7 +168,7 @@ class PhiloxRows {
     return {low0 ^ of_column_[2], low1 ^ of_column_[3], high2 ^ of_column_[4], low2};
   }
 
-  // Of the rows row, row + 4, row + 8 and row + 12.
+  // The lanes of the rows row, row + 4, row + 8 and row + 12.
   __device__ void lanes(uint32_t (&c)[4][4], int row, const Column& column) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

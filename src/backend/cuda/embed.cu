@@ -21,7 +21,7 @@ struct Arguments {
   DropoutArguments dropout;
 };
 
-// A warp a row.
+// One warp per row.
 template <class H, bool kVector>
 __global__ void __launch_bounds__(kThreads) embed_kernel(const Arguments<H> a) {
   await_previous();

@@ -1,4 +1,4 @@
-// A warp adds up 256 columns of one id's rows. Where an id has many rows (a comma: thousands), the list of rows is cut
+// A warp adds up 256 columns of one id's rows. If an id has many rows (a comma has thousands), the list of rows is cut
 // at every kPiece places, a warp adds up one piece, and a second kernel adds the pieces of an id in order; so no id is
 // the last to finish, and the order of additions is always the same.
 #include "backend/cuda/cuda_backend.h"
@@ -13,13 +13,13 @@ using namespace cuda;
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kColumns = 8 * kWarp;  // a warp's
+constexpr int kColumns = 8 * kWarp;  // columns per warp
 constexpr int kPiece = kPieceRows;   // rows of an id that one warp adds up
 
 template <class H>
 struct Arguments {
   float* dtable;
-  float* parts;  // [pieces, 2, cols]: of the id that a piece begins with, and of the one that it ends with
+  float* parts;  // [pieces, 2, cols]: sums for the id that a piece begins with, and for the one that it ends with
   const H* dx;
   const int32_t *rows, *ids, *starts;
   int64_t dtable_stride, dx_stride, cols;
@@ -29,7 +29,7 @@ struct Arguments {
 };
 
 struct Run {
-  int run = -1;  // none, and not long
+  int run = -1;  // -1: none, which is not long
   int begin = 0, end = 0;
 
   __device__ bool is_long() const { return end - begin > kPiece; }
@@ -67,7 +67,7 @@ __device__ void add_rows(float (&sums)[8], const Arguments<H>& a, int64_t col, i
     const int count = min(kWarp, end - first);
     const int mine = lane < count ? a.rows[first + lane] : 0;
     for (int base = 0; base < count; base += kTogether) {
-      Half8<H> packed[kTogether];  // half the registers that floats would take while they are on their way
+      Half8<H> packed[kTogether];  // half the registers of floats while the loads are in flight
       int rows[kTogether];
 #pragma unroll
       for (int k = 0; k < kTogether; ++k) {
@@ -126,15 +126,15 @@ struct Floats8 {
 
 __device__ int64_t first_column() { return int64_t{kColumns} * blockIdx.y + int64_t{8} * (threadIdx.x % kWarp); }
 
-// What a warp does: adds up the rows at [begin, end) of the list.
+// A warp's work: it adds up the rows at [begin, end) of the list.
 struct Work {
   int begin = 0, end = 0;
-  float* to = nullptr;  // null: nothing
-  bool part = false;    // written to `to`, to be added up later; otherwise added to it
+  float* to = nullptr;  // null: no work
+  bool part = false;    // sums are written to `to` and added up later; otherwise they are added to it
 };
 
-// Two warps share a piece of the list: what its first and its last id have of it, if they are ids with many rows.
-// The warps that follow have a run each, if it is a short one.
+// Two warps share a piece of the list and add up the rows of its first and of its last id, if these have many rows.
+// Each of the warps that follow has one run, if it is short.
 template <class H>
 __device__ Work work_of(const Arguments<H>& a, int warp) {
   if (warp < 2 * a.pieces) {
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kThreads, kVector ? 3 : 2) embed_backward_kern
     return;
   }
   const int64_t col = first_column();
-  Floats8 before;  // on its way while the rows are
+  Floats8 before;  // loaded while the rows are
   if (!work.part) {
     before.load<kVector>(work.to, col, a.cols);
   }
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kThreads, kVector ? 3 : 2) embed_backward_kern
   before.add_and_store<kVector>(work.to, col, a.cols, sums, work.part ? 1.0F : a.scale);
 }
 
-// A warp a piece: adds up the parts of the run with many rows that begins in it, if there is one.
+// One warp per piece: it adds up the parts of the run with many rows that begins in the piece, if there is one.
 template <class H, bool kVector>
 __global__ void __launch_bounds__(kThreads, 2) add_parts_kernel(const Arguments<H> a) {
   await_previous();
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kThreads, 2) add_parts_kernel(const Arguments<
   }
   const int64_t col = first_column();
   const int first = piece * kPiece;
-  // Such a run reaches beyond the piece that it begins in, or is the whole of it and more.
+  // Such a run reaches beyond the piece that it begins in, so it holds that piece's last place.
   const Run run = run_at(a, first + kPiece - 1);
   if (!run.is_long() || run.begin < first || col >= a.cols) {
     return;

@@ -1,4 +1,4 @@
-// What becomes of a tile of logits: exponentials, and what each row has of them in the tile's columns.
+// The epilogue of a tile of logits: it writes exponentials, and each row's sum and largest logit in the tile.
 //
 // A warp takes 16 rows of all the tile's columns. It first takes the labels' logits out of shared memory and leaves
 // -infinity there, so that the rest is the same for all columns.
@@ -32,8 +32,8 @@ struct ExponentialEpilogue {
   __device__ Constants constants() const { return {}; }
 
   struct Gates {
-    int label;        // of row `lane`, in the first 16 lanes
-    float shifts[4];  // of the rows lane / 8 + 0, 4, 8, 12
+    int label;        // the label of row `lane`, in the first 16 lanes
+    float shifts[4];  // those of the rows lane / 8 + 0, 4, 8, 12
   };
   __device__ void prefetch_gates(int, int) const {}
   __device__ Gates fetch_gates(const Chunk& chunk) const {
@@ -53,7 +53,7 @@ struct ExponentialEpilogue {
     uint32_t most[4] = {kNothing, kNothing, kNothing, kNothing}, limits[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const H limit = Half<H>::not_above((gates.shifts[i] + kMostExponent) * kLn2);  // never above it
+      const H limit = Half<H>::not_above((gates.shifts[i] + kMostExponent) * kLn2);  // rounded down
       limits[i] = uint32_t{Half<H>::bits(limit)} * 0x10001;
     }
 #pragma unroll 1
@@ -72,7 +72,7 @@ struct ExponentialEpilogue {
     write_parts(chunk, sums, most);
   }
 
-  // The lane's row, if its label is in this tile.
+  // Takes out the label's logit of the lane's row, if the label is in this tile.
   __device__ void take_label(const Chunk& chunk, int label) const {
     const int col = label - chunk.col;
     if (label >= 0 && col >= 0 && col < kTileCols) {
@@ -86,7 +86,7 @@ struct ExponentialEpilogue {
     __syncwarp();
   }
 
-  // Eight logits of one row become exponentials.
+  // Turns eight logits of one row into exponentials.
   __device__ static void exponentiate(uint4& v, float shift, uint32_t limit, float& sum, uint32_t& most) {
     uint32_t* const pairs[4] = {&v.x, &v.y, &v.z, &v.w};
 #pragma unroll
@@ -100,7 +100,7 @@ struct ExponentialEpilogue {
     }
   }
 
-  // Eight lanes have the same four rows; lane i of them writes row i's.
+  // Eight lanes have the same four rows; lane i of them writes what row i has.
   __device__ void write_parts(const Chunk& chunk, float (&sums)[4], uint32_t (&most)[4]) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -1,9 +1,9 @@
-// What becomes of a tile's sums: bias, relu, dropout and the gate on the way forward, the gate and the columns' sums on
-// the way back.
+// The epilogues of a tile's sums: bias, relu, dropout and the gate in the forward pass, the gate and the column sums in
+// the backward pass.
 //
-// A group that multiplies only rounds its 64 x 256 sums to 16 bits in shared memory (`write`) and goes on with the next
-// tile. The warps of another group take them from there (`finish`), eight columns of one row in each lane: one Philox
-// call, one byte of the gate, one 16-byte store.
+// A group that multiplies only rounds its 64 x 256 sums to 16 bits in shared memory (`write`) and continues with the
+// next tile. The warps of another group take them from there (`finish`), eight columns of one row in each lane: one
+// Philox call, one byte of the gate, one 16-byte store.
 #pragma once
 
 #include "backend/cuda/dropout.cuh"
@@ -21,7 +21,7 @@ constexpr int kChunkRows = kGroupRows / kGroupWarps;
 constexpr uint32_t kChunkBytes = kGroupRows * kChunkCols * kHalfBytes;
 constexpr uint32_t kSlotBytes = kGroupWarps * kChunkBytes;  // a group's 64 x 256: four chunks of 64 x 64
 
-constexpr int kGroups = 2;  // that multiply; one more finishes
+constexpr int kGroups = 2;  // groups that multiply; one more finishes
 constexpr int kThreads = (kGroups + 1) * kGroupThreads;
 static_assert(kTileRows == kGroupRows * kGroups);
 constexpr int kStages = 3;
@@ -35,12 +35,12 @@ constexpr uint32_t kPatternBytes = 1024;
 struct Writer {
   int group, thread;
 
-  // pair(fetch(unit), a, b): two columns of unit `unit` (eight columns) in 16 bits. Of a chunk, unit u of row r lies at
-  // place u ^ r % 8 of its row of 128 bytes.
+  // pair(fetch(unit), a, b) packs two columns of unit `unit` (eight columns) into 16 bits each. In a chunk, unit u of
+  // row r lies at place u ^ r % 8 of the row's 128 bytes.
   template <class Fetch, class Pair>
   __device__ void write(uint32_t slot, const float (&sums)[128], const Fetch& fetch, const Pair& pair) const {
     constexpr int kAhead = 4, kUnits = kTileCols / 8;      // units; the compiler does not fetch ahead of stores itself
-    const int r = thread % 8, block = thread % kWarp / 8;  // of the 8 x 8 blocks, this lane's row and its block
+    const int r = thread % 8, block = thread % kWarp / 8;  // this lane's row in the 8 x 8 blocks, and its block
     const uint32_t at = slot + (thread / kWarp * 16 + block % 2 * 8 + r) * 128 + ((block / 2 ^ r) << 4);
     decltype(fetch(0)) fetched[kUnits];
 #pragma unroll
@@ -71,16 +71,16 @@ __device__ inline uint4 load_shared(uint32_t at) {
 
 // A warp's part of a slot: 64 x 64, or 16 x 256.
 struct Chunk {
-  int row, col;  // its first ones in the result
+  int row, col;  // the first ones in the result
   int lane;
-  uint32_t at;  // shared memory
+  uint32_t at;  // address in shared memory
 
-  // The same from 16 rows further down.
+  // Moves on by 16 rows.
   __device__ void advance() {
     row += 16;
     at += 16 * 128;
   }
-  // Unit lane % 8 of the rows lane / 8 + 0, 4, 8, 12.
+  // Reads unit lane % 8 of the rows lane / 8 + 0, 4, 8, 12.
   __device__ void read(uint4 (&v)[4]) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -90,14 +90,14 @@ struct Chunk {
   }
 };
 
-// Bytes of (low, high) by their number, 0 to 7; 8 more: the byte's sign in all of its bits.
+// Picks bytes of (low, high) by their numbers, 0 to 7; 8 more gives the byte's sign in all of its bits.
 __device__ inline uint32_t pick_bytes(uint32_t low, uint32_t high, uint32_t numbers) {
   uint32_t picked;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(picked) : "r"(low), "r"(high), "r"(numbers));
   return picked;
 }
 
-// Stores where `where` holds, without a branch around them.
+// Predicated: stores only if `where`, without branching.
 __device__ inline void store_16(void* to, const uint4& v, bool where) {
   asm volatile(
       "{\n"
@@ -119,8 +119,8 @@ __device__ inline void store_1(void* to, uint32_t byte, bool where) {
       : "memory");
 }
 
-// keep_pair in three instructions: of (lane, threshold - 1) the larger one is another number than threshold - 1 iff the
-// lane is kept, and so are the two as numbers, unless threshold - 1 were a zero or a NaN. below: threshold - 1, twice.
+// keep_pair in three instructions: max(lane, threshold - 1) differs from threshold - 1 iff the lane is kept, and so do
+// the two as 16-bit floats, unless threshold - 1 is a zero or a NaN. below: threshold - 1, twice.
 template <class H>
 __device__ uint32_t quick_keep_pair(uint32_t pair, uint32_t lanes, uint32_t below) {
   uint32_t larger;
@@ -128,16 +128,16 @@ __device__ uint32_t quick_keep_pair(uint32_t pair, uint32_t lanes, uint32_t belo
   return pair & Half<H>::differ(larger, below);
 }
 
-// A bit for each of eight numbers, 1 where it is not 0. None is negative.
+// A bit for each of eight numbers, 1 if it is not 0. None may be negative.
 __device__ inline uint32_t nonzero_bits(const uint4& v) {
-  constexpr uint32_t kCarry = 0x7FFF7FFF;  // takes what is not 0 to the sign
+  constexpr uint32_t kCarry = 0x7FFF7FFF;  // carries what is not 0 into the sign
   const uint32_t low = pick_bytes(v.x + kCarry, v.y + kCarry, 0xFDB9);
   const uint32_t high = pick_bytes(v.z + kCarry, v.w + kCarry, 0xFDB9);
   constexpr int kLowWeights = 0xF8FCFEFF, kHighWeights = 0x80C0E0F0;  // bytes -1, -2, ... -128
   return __dp4a(static_cast<int>(high), kHighWeights, __dp4a(static_cast<int>(low), kLowWeights, 0));
 }
 
-// Pair p (0 to 3) of a unit, 0 in place of what has no bit in byte i of `gates`, the unit's.
+// Pair p (0 to 3) of a unit, with 0 for numbers that have no bit in the unit's gate, which is byte i of `gates`.
 __device__ inline uint32_t gate_pair(uint32_t pair, uint32_t gates, int i, int p) {
   return pair & pick_bytes(gates << (7 - 2 * p), gates << (6 - 2 * p), 0xCC88 + 0x1111 * i);
 }
@@ -146,8 +146,8 @@ struct Nothing {};
 
 #endif
 
-// kBias: `write` takes a pair of scaled biases for each pair of the tile's columns. kHelpedRows: of a chunk of the last
-// tile, rows that another warp finishes.
+// kBias: `write` takes a pair of scaled biases for each pair of the tile's columns. kHelpedRows: rows of a chunk of the
+// last tile that another warp finishes.
 template <class H>
 struct DropoutEpilogue {
   using Type = H;
@@ -155,7 +155,7 @@ struct DropoutEpilogue {
   static constexpr int kHelpedRows = 16;
 
   H* y;
-  uint8_t* gate;  // or null
+  uint8_t* gate;  // may be null
   const H* bias;
   int64_t y_stride, gate_stride;  // elements, bytes
   int rows, cols;
@@ -182,7 +182,7 @@ struct DropoutEpilogue {
   using Gates = Nothing;
   __device__ Gates fetch_gates(const Chunk&) const { return {}; }
 
-  // The first `count` rows.
+  // Finishes the first `count` rows.
   __device__ void finish(Chunk chunk, int count, const Gates&, const Constants& random) const {
     const auto column = random.column(chunk.col / 8 + chunk.lane % 8);
 #pragma unroll 1
@@ -197,7 +197,7 @@ struct DropoutEpilogue {
     }
   }
 
-  // Rows row, row + 4, row + 8 and row + 12. Rate 1: everything is 0 already, by the scale.
+  // Applies dropout to rows row, row + 4, row + 8 and row + 12. For rate 1, the scale has made everything 0 already.
   __device__ void drop(uint4 (&v)[4], int row, const PhiloxRows& random, const PhiloxRows::Column& column) const {
     uint32_t lanes[4][4];
     random.lanes(lanes, row, column);
@@ -214,7 +214,7 @@ struct DropoutEpilogue {
     }
   }
 
-  // 16 rows of the chunk.
+  // Stores 16 rows of the chunk.
   __device__ void store(const uint4 (&v)[4], const Chunk& chunk) const {
     const int row = chunk.row + chunk.lane / 8, unit = chunk.col / 8 + chunk.lane % 8;
     H* to = y + row * y_stride + unit * 8;
@@ -238,7 +238,7 @@ struct GateEpilogue {
 
   H* dx;
   const uint8_t* gate;
-  float* partial;                  // or null
+  float* partial;                  // may be null
   int64_t dx_stride, gate_stride;  // elements, bytes
   int rows, cols;
   float scale;
@@ -253,7 +253,7 @@ struct GateEpilogue {
   using Constants = Nothing;
   __device__ Constants constants() const { return {}; }
 
-  // Into the L2 cache: of one row, all of the tile's columns.
+  // Prefetches the gates of one row for all of the tile's columns into the L2 cache.
   __device__ void prefetch_gates(int row, int col) const {
     if (row < rows) {
       asm volatile("prefetch.global.L2 [%0];" ::"l"(gate + row * gate_stride + col / 8));
@@ -283,7 +283,7 @@ struct GateEpilogue {
 
   __device__ void finish(Chunk chunk, int /*count*/, Gates gates, const Constants&) const {
     const int part = chunk.row / kGroupRows;
-    float totals[8] = {};  // of the lane's unit
+    float totals[8] = {};  // sums of the lane's unit
 #pragma unroll 1
     for (int r = 0; r < kGroupRows; r += 16) {
       gate_and_store(chunk, gates.words[0], totals);
@@ -307,7 +307,7 @@ struct GateEpilogue {
     }
   }
 
-  // 16 rows of the chunk.
+  // Gates and stores 16 rows of the chunk.
   __device__ void gate_and_store(const Chunk& chunk, uint32_t gates, float (&totals)[8]) const {
     const int row = chunk.row + chunk.lane / 8;
     H* to = dx + row * dx_stride + chunk.col + chunk.lane % 8 * 8;

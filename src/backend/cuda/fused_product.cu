@@ -1,13 +1,13 @@
-// Blocks of 128 x 256 sums, as many as there are processors. Two groups of four warps multiply, each 64 of the 128
-// rows; the four warps of a third one, one for each part of the processor, finish what they have multiplied while they
-// are at the next tile, and fetch what else it takes. There is no fifth for the copy engine (more warps leave the
-// others too few registers): a warp of the second group asks it for tiles of 64 columns of both factors, up to three
-// stages ahead.
+// One block of 128 x 256 sums per multiprocessor. Two groups of four warps multiply, each 64 of the 128 rows; the four
+// warps of a third group, one for each part of the multiprocessor, finish these sums while the others multiply the next
+// tile, and fetch what else it needs. There is no extra warp for the copy engine (more warps would leave the others too
+// few registers): a warp of the second group requests tiles of 64 columns of both factors from it, up to three stages
+// ahead.
 //
-// Tiles this large, and a pair of blocks that shares the second factor's, keep the traffic from the L2 cache below what
-// it gives (128 x 128 would double it). They also keep within the shared memory's 128 bytes a cycle: products read 80,
-// the copy engine writes 47. What finishes a tile slows the next one's products down: 512 deep, 8,000 cycles
-// alone, 10,300 beside dropout, 9,300 beside the gate.
+// Tiles this large, and a pair of blocks that shares the second factor's, keep the traffic below what the L2 cache can
+// deliver (128 x 128 would double it). They also keep within the shared memory's 128 bytes per cycle: products read 80,
+// the copy engine writes 47. Finishing a tile slows the next one's products down: with a depth of 512 they take 8,000
+// cycles alone, 10,300 beside dropout, 9,300 beside the gate.
 #include <algorithm>
 #include <type_traits>
 
@@ -18,21 +18,21 @@ namespace tandem::backend::cuda {
 
 namespace {
 
-constexpr int kCluster = 2;  // blocks, one below the other, that share the second factor's tiles: each brings a part
+constexpr int kCluster = 2;  // blocks, one below the other, that share the second factor's tiles: each loads a part
 constexpr uint32_t kBiasBytes = kTileCols * sizeof(float);
 constexpr int kBiasSlots = 2;
 constexpr uint32_t kBiasFrom = kStages * kStageBytes + kGroups * kSlotBytes;
-constexpr uint32_t kGatesFrom = kBiasFrom + kBiasSlots * kBiasBytes, kMostGateBytes = 32;  // of a thread
+constexpr uint32_t kGatesFrom = kBiasFrom + kBiasSlots * kBiasBytes, kMostGateBytes = 32;  // bytes per thread
 constexpr size_t kSharedBytes = kPatternBytes + kGatesFrom + kGroups * kGroupThreads * kMostGateBytes;
 
-// Tiles of a cluster in the order in which they are done: column by column of a band of rows, then the band before it.
-// Norms and what linear_residual_norm.cu multiplies go from the first row to the last, these products the other way: of
-// what the kernel before wrote they find the last rows in the L2 cache, and leave the first ones there for the next.
+// The order in which a cluster's tiles are computed: column by column of a band of rows, then the band before it. Norms
+// and the products of linear_residual_norm.cu go from the first row to the last, these products the other way: they
+// find the last rows of what the previous kernel wrote in the L2 cache, and leave the first ones there for the next.
 // Wide results have bands of several rows of tiles, so that the second factor, which may not stay in the L2 cache
-// beside what is written, is read once for all of them.
+// beside the output, is read once for all of them.
 struct Shape {
   int tiles, row_tiles, column_tiles, band;  // tiles of a cluster
-  int steps;                                 // of kDepth
+  int steps;                                 // steps of kDepth each
 
   static constexpr int kNarrow = 16;  // column tiles
   static constexpr int kWideBand = 8;
@@ -41,7 +41,7 @@ struct Shape {
   __device__ int first_of_band(int tile) const { return tile / (band * column_tiles) * band; }
   __device__ int rows_of_band(int tile) const { return max(1, min(band, row_tiles - first_of_band(tile))); }
   __device__ int in_band(int tile) const { return tile % (band * column_tiles); }
-  // Of this block's part of a tile.
+  // First row and column of this block's part of a tile.
   __device__ int row(int tile) const {
     const int row_tile = row_tiles - 1 - (first_of_band(tile) + in_band(tile) % rows_of_band(tile));
     return (row_tile * kCluster + blockIdx.x % kCluster) * kTileRows;
@@ -50,7 +50,7 @@ struct Shape {
   __device__ int first() const { return blockIdx.x / kCluster; }
   __device__ int next(int tile) const { return tile + gridDim.x / kCluster; }
   __device__ bool last(int tile) const { return next(tile) >= tiles; }
-  __device__ int count() const { return (tiles - 1 - first()) / (gridDim.x / kCluster) + 1; }  // of a block
+  __device__ int count() const { return (tiles - 1 - first()) / (gridDim.x / kCluster) + 1; }  // this block's tiles
 #endif
 };
 
@@ -60,7 +60,7 @@ using Stages = Ring<kStages, kStageBytes>;
 using Results = Ring<kGroups, kSlotBytes>;    // one slot for each group
 using Biases = Ring<kBiasSlots, kBiasBytes>;  // a slot is empty when both groups have written a tile
 
-// The block's part of a stage of the second factor, for all blocks of the cluster.
+// Loads the block's part of a stage of the second factor into all blocks of the cluster.
 template <bool kTransposedB>
 __device__ void bring_second(const Stages& stages, const CUtensorMap& b, int col, int step) {
   constexpr int kPart = kTileCols / kCluster;
@@ -77,8 +77,8 @@ __device__ void bring_second(const Stages& stages, const CUtensorMap& b, int col
   }
 }
 
-// Brings from memory what the first tiles need of the second factor: of the clusters that begin with the same columns,
-// each asks for other steps.
+// Prefetches what the first tiles need of the second factor: clusters that begin with the same columns request
+// different steps.
 template <bool kTransposedB>
 __device__ void prefetch_second(const CUtensorMap& b, const Shape& shape) {
   constexpr int kPart = kTileCols / kCluster, kSharers = 8;
@@ -95,18 +95,18 @@ __device__ void prefetch_second(const CUtensorMap& b, const Shape& shape) {
   }
 }
 
-// Brings the stages of all tiles, one after the other: the work of one warp.
+// Loads the stages of all tiles, one after the other: the work of one warp.
 template <bool kTransposedB>
 struct Bringer {
   const CUtensorMap& a;
   const CUtensorMap& b;
   const Shape& shape;
-  bool on;  // in this warp
+  bool on;  // true in the warp that loads
   Stages stages;
   int tile, step = 0;
   int row = shape.row(tile), col = shape.col(tile);
 
-  // The next one, where there is one, as soon as all groups have done with what it replaces.
+  // Loads the next stage, if there is one, as soon as all groups have released what it replaces.
   __device__ void bring() {
     if (!on || tile >= shape.tiles) {
       return;
@@ -126,7 +126,7 @@ struct Bringer {
 };
 
 // Releases a stage. Skipped for the last ones: nobody waits, and the peer block may have exited. `awaited`: how many
-// come before them.
+// releases are still waited for.
 __device__ void release_stage(uint32_t barrier, int lane, int& awaited) {
   if (lane < kCluster && awaited > 0) {
     arrive_at(barrier, lane);
@@ -140,7 +140,7 @@ __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kTrans
                               int steps, bool first, int& awaited) {
   constexpr uint32_t kStepA = 32, kStepB = kTransposedB ? 16 * 128 : 32;  // bytes, for 16 of the inner dimension
   const int lane = writer.thread % kWarp;
-  uint32_t used = 0;  // barrier of the stage before
+  uint32_t used = 0;  // barrier of the previous stage
   for (int step = 0; step < steps; ++step) {
     stages.wait_full();
     const uint64_t a = tile_descriptor(stages.at() + writer.group * (kBytesA / kGroups), 16);
@@ -156,7 +156,7 @@ __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kTrans
     if (step > 0) {
       release_stage(used, lane, awaited);
     }
-    if (step > 0 || !first) {  // what replaces the stage before
+    if (step > 0 || !first) {  // loads what replaces the previous stage
       bringer.bring();
     }
     used = stages.empty_now();
@@ -167,7 +167,7 @@ __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kTrans
   release_stage(used, lane, awaited);
 }
 
-// Chunk `number` of a group's part of the tile, from row `from`: 64 columns, or 16 rows where the epilogue wants whole
+// Chunk `number` of a group's part of the tile, from row `from`: 64 columns, or 16 rows if the epilogue needs whole
 // rows.
 template <class Epilogue>
 __device__ Chunk chunk_of(const Results& results, const Shape& shape, int tile, int group, int number, int lane,
@@ -188,14 +188,14 @@ __device__ void finish_chunk(const Results& results, const Epilogue& epilogue, c
   }
 }
 
-// The last tile's gates, fetched by the warps that finish the others: when the groups need them, they are there.
+// The last tile's gates, fetched early by the warps that finish the others, so that they are there when needed.
 template <class Epilogue>
 struct LastGates {
   using Gates = typename Epilogue::Gates;
   static constexpr bool kAny = !std::is_empty_v<Gates>;
   static_assert(sizeof(Gates) <= kMostGateBytes);
 
-  Gates* gates;  // shared memory: of each thread that multiplies
+  Gates* gates;  // lies in shared memory: one for each thread that multiplies
   uint32_t barrier;
 
   __device__ Gates get(int group, int thread) const {
@@ -206,8 +206,8 @@ struct LastGates {
   }
 };
 
-// The last tile has no next one behind which it could be finished: the groups do most of it themselves. There is at
-// least one.
+// The last tile has no next one during which it could be finished, so the groups finish most of it themselves. There
+// is at least one tile.
 template <class Epilogue>
 __device__ void multiply_tiles(Stages stages, Results results, Biases biases, Bringer<Epilogue::kTransposedB> bringer,
                                const float2* bias, const LastGates<Epilogue>& last, const Epilogue& epilogue,
@@ -342,7 +342,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int thread = static_cast<int>(threadIdx.x) % kGroupThreads;
   if (group < kGroups) {
     raise_registers<184>();
-    // The second group is a step behind the first, so that it seldom waits for it before it brings.
+    // The second group is a step behind the first, so that it seldom has to wait for the first before it loads.
     const Bringer<Epilogue::kTransposedB> bringer{
         .a = a, .b = b, .shape = shape, .on = warp == kGroupWarps, .stages = stages, .tile = shape.first()};
     await_previous();
@@ -352,7 +352,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     await_previous();
     finish_tiles(results, biases, bias, last, epilogue, shape, thread);
   }
-  wait_for_cluster();  // no block goes while another may still write to its shared memory
+  wait_for_cluster();  // no block exits while another may still write to its shared memory
 #endif
 }
 

@@ -12,10 +12,10 @@ namespace tandem::backend::cuda {
 
 namespace {
 
-constexpr int kProposals = 64;    // that tuning times
-constexpr int kFewProposals = 8;  // where not all will do
-// Where a product's sum is split into parts, cuBLASLt 13.1 may leave out the last terms unless their number is a
-// multiple of this (6,145 in four parts: the last one is missing).
+constexpr int kProposals = 64;    // requested when tuning, which times them
+constexpr int kFewProposals = 8;  // requested if some may have to be left out
+// If a product's sum is split into parts, cuBLASLt 13.1 may leave out the last terms unless their number is a multiple
+// of this (6,145 in four parts: the last one is missing).
 constexpr int64_t kSplitUnit = 64;
 constexpr size_t kCacheBytes = size_t{160} << 20;  // more than any GPU's L2 cache
 
@@ -25,7 +25,7 @@ cudaDataType_t type_of(const ConstView& view) {
   return view.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-// By the number in GemmKey: 1 for a bias, 2 for relu.
+// Indexed by GemmKey::epilogue: 1 for a bias, plus 2 for relu.
 constexpr cublasLtEpilogue_t kEpilogues[] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU,
                                              CUBLASLT_EPILOGUE_RELU_BIAS};
 
@@ -36,7 +36,7 @@ void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribut
 
 int64_t stride_of(const ConstView& view) { return view.rows > 1 ? view.stride : std::max(view.stride, view.cols); }
 
-// The power of two, up to 16, that all rows of the view begin at a multiple of.
+// The largest power of two, up to 16, that divides the addresses of all rows of the view.
 int alignment_of(const ConstView& view) {
   const auto bits =
       reinterpret_cast<uintptr_t>(view.data) | (static_cast<uintptr_t>(stride_of(view)) * size_of(view.dtype));
@@ -219,7 +219,7 @@ double Gemm::time_algorithm(const Plan& plan, const cublasLtMatmulAlgo_t& algori
   return best;
 }
 
-// ---- the table: a first line that says where it holds, then "m n k ... : eight words" a shape
+// ---- the table: a first line that names the GPU and the library, then "m n k ... : eight words" for each shape
 
 std::string Gemm::header() const {
   int device = 0;

@@ -1,7 +1,7 @@
 // Matrix products through cuBLASLt: row-major views in, an algorithm chosen once for each shape.
 //
-// The algorithm of a shape is the one of the table that was loaded (see Table), else the first that cuBLASLt's
-// heuristic proposes; either way the same one each time, so the same input gives the same bits.
+// The algorithm of a shape is that of the loaded table (see load_table), else the first that cuBLASLt's heuristic
+// proposes; either way it is the same each time, so the same input gives the same bits.
 #pragma once
 
 #include <cublasLt.h>
@@ -13,7 +13,7 @@
 
 namespace tandem::backend::cuda {
 
-// c = op(a) op(b) + beta * c, with bias and relu after it where they are wanted
+// c = op(a) op(b) + beta * c, then bias and relu if they are given
 struct GemmCall {
   View c;          // row-major, in bf16 or f32
   ConstView a, b;  // row-major, in bf16
@@ -45,7 +45,7 @@ class Gemm {
 
   // While tuning, the first call of each shape times the algorithms that the heuristic proposes and keeps the fastest.
   void set_tuning(bool tuning);
-  // The algorithms in use, as text: one line a shape. A table of another GPU or library version is not taken.
+  // The algorithms in use, as text: one line per shape. A table of another GPU or library version is rejected.
   std::string table() const;
   void load_table(const std::string& text, const std::string& name);
 
@@ -54,7 +54,7 @@ class Gemm {
     cublasLtMatmulDesc_t operation = nullptr;
     cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
     cublasLtMatmulAlgo_t algorithm{};
-    double microseconds = 0;  // where it was timed
+    double microseconds = 0;  // 0 if it was not timed
   };
 
   Plan make_plan(const GemmKey& key, const GemmCall& call);

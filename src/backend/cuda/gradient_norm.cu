@@ -7,7 +7,7 @@ namespace {
 
 using namespace cuda;
 
-// parts[blockIdx.x] = the sum of squares of the block's elements. In double, where no square overflows.
+// parts[blockIdx.x] = the sum of squares of the block's elements, in double, so that no square overflows.
 template <bool kVector>
 __global__ void __launch_bounds__(kFlatThreads, kFlatBlocks)
     squares_kernel(double* parts, const float* gradients, int64_t n) {
@@ -45,7 +45,7 @@ __device__ double sum_of_parts(const double* parts, int64_t count, double* share
   return sum_of_block<kFlatThreads>(sum, shared);
 }
 
-// One block.
+// Runs as one block.
 __global__ void __launch_bounds__(kFlatThreads) add_parts_kernel(double* sum, const double* parts, int count) {
   await_previous();
   __shared__ double shared[kFlatThreads / kWarp];
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kFlatThreads) add_parts_kernel(double* sum, co
   }
 }
 
-// One block.
+// Runs as one block.
 __global__ void __launch_bounds__(kFlatThreads)
     write_update_kernel(UpdateState* update, const double* parts, int64_t count, UpdateSettings settings) {
   await_previous();

@@ -23,13 +23,13 @@ struct Half;
 template <>
 struct Half<Bf16> {
   using Pair = __nv_bfloat162;
-  static constexpr char kName[] = "bf16";  // in PTX
+  static constexpr char kName[] = "bf16";  // name in PTX
   static constexpr CUtensorMapDataType kMapType = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   static constexpr uint32_t kInfinity = 0x7F80;  // its bits; NaNs have more
 
   __device__ static float low(uint32_t pair) { return __uint_as_float(pair << 16); }
   __device__ static float high(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000); }
-  // Of two pairs. NaN stays NaN.
+  // The smaller (or larger) numbers of two pairs. NaN stays NaN.
   __device__ static uint32_t smaller(uint32_t a, uint32_t b) {
     uint32_t result;
     asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
@@ -40,13 +40,13 @@ struct Half<Bf16> {
     asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
     return result;
   }
-  // All bits of a number, where the two are not equal or one is NaN.
+  // Sets all bits of the numbers that are not equal in both pairs, or NaN in one.
   __device__ static uint32_t differ(uint32_t a, uint32_t b) {
     uint32_t result;
     asm("set.neu.u32.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
     return result;
   }
-  // A pair of floats, negative numbers as 0.
+  // Packs two floats; negative ones become 0.
   __device__ static uint32_t relu(float low, float high) {
     uint32_t result;
     asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
@@ -80,7 +80,7 @@ __device__ uint32_t pack(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&both);
 }
 
-// Eight of them.
+// Eight numbers.
 template <class H>
 struct alignas(16) Half8 {
   typename Half<H>::Pair pair[4];
@@ -103,7 +103,7 @@ struct alignas(16) Half8 {
   }
 };
 
-// In one access of 16 bytes. (A copy of the struct goes pair by pair.)
+// Loads in one access of 16 bytes. (A copy of the struct goes pair by pair.)
 template <class H>
 __device__ Half8<H> load_vector(const void* from) {
   const uint4 bits = *static_cast<const uint4*>(from);
@@ -133,7 +133,7 @@ __device__ void load8(float (&to)[8], const H* row, int64_t col, int64_t cols) {
   }
 }
 
-// The same as memory holds them.
+// The same, packed.
 template <bool kVector, class H>
 __device__ Half8<H> load_packed(const H* row, int64_t col, int64_t cols) {
   if constexpr (kVector) {

@@ -1,7 +1,7 @@
 // Hopper's own instructions (sm_90a): barriers in shared memory, the copy engine, products by a group of four warps.
 //
 // Addresses of shared memory are 32-bit (shared_of). Tiles lie as the copy engine writes them with its 128-byte
-// swizzle: rows of 64 numbers of 16 bits, eight rows a pattern of 1,024 bytes, whose beginning is a multiple of 1,024.
+// swizzle: rows of 64 numbers of 16 bits; eight rows are a pattern of 1,024 bytes, which is aligned to 1,024.
 #pragma once
 
 #include "backend/cuda/device.cuh"
@@ -17,7 +17,7 @@ inline decltype(&cuTensorMapEncodeTiled) find_map_encoder() {
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
 }
 
-// How the copy engine sees a matrix: in boxes of `rows` rows and 64 columns.
+// The copy engine's view of a matrix: boxes of `rows` rows and 64 columns.
 template <class H>
 CUtensorMap map_of(const ConstView& view, int rows) {
   static const auto encode = find_map_encoder();
@@ -35,7 +35,7 @@ CUtensorMap map_of(const ConstView& view, int rows) {
 
 static __global__ void empty_kernel() {}
 
-// Whether a kernel with barriers in shared memory can run on this GPU: for others its body is left out, and it takes no
+// Whether a kernel with barriers in shared memory can run on this GPU: on others its body is left out, and it takes no
 // more than the driver's own share of that memory.
 template <class... Parameters>
 bool has_body(void (*kernel)(Parameters...)) {
@@ -49,7 +49,7 @@ bool has_body(void (*kernel)(Parameters...)) {
 __device__ inline void init_barrier(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-// Before the block's first synchronisation, in the thread that initialised.
+// Called before the block's first synchronisation, in the thread that initialised the barriers.
 __device__ inline void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -57,7 +57,7 @@ __device__ inline void publish_barriers() {
 __device__ inline void arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// All lanes of a warp come here; one of them arrives.
+// All lanes of a warp call this; one of them arrives.
 __device__ inline void arrive_and_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile(
       "{\n"
@@ -68,7 +68,7 @@ __device__ inline void arrive_and_expect(uint32_t barrier, uint32_t bytes) {
       "r"(bytes)
       : "memory");
 }
-// Until the phase with this parity has ended; the one before the first counts as ended with parity 1. kOfCluster: other
+// Waits until the phase with this parity has ended; before the first phase, parity 1 counts as ended. kOfCluster: other
 // blocks of the cluster wrote what is waited for.
 template <bool kOfCluster = false>
 __device__ void wait_barrier(uint32_t barrier, uint32_t parity) {
@@ -90,11 +90,11 @@ __device__ void wait_barrier(uint32_t barrier, uint32_t parity) {
 // Slots of kBytes of shared memory that are filled and emptied in turn.
 template <int kSlots, uint32_t kBytes>
 struct Ring {
-  uint32_t slots, full, empty;  // barriers: one a slot
+  uint32_t slots, full, empty;  // addresses; there is a full and an empty barrier for each slot
   int slot = 0;
   uint32_t parity = 0;
 
-  __device__ void init_barriers(int fills, int empties) const {  // arrivals
+  __device__ void init_barriers(int fills, int empties) const {  // numbers of arrivals
     for (int i = 0; i < kSlots; ++i) {
       init_barrier(full + i * 8, fills);
       init_barrier(empty + i * 8, empties);
@@ -111,7 +111,7 @@ struct Ring {
   }
 };
 
-// The barrier at the same address in block `rank` of the cluster.
+// Arrives at the barrier at the same address in block `rank` of the cluster.
 __device__ inline void arrive_at(uint32_t barrier, uint32_t rank) {
   asm volatile(
       "{\n"
@@ -122,7 +122,7 @@ __device__ inline void arrive_at(uint32_t barrier, uint32_t rank) {
       "r"(rank)
       : "memory");
 }
-// 16 bytes to the same address in block `rank` of the cluster, counted by the barrier at the same address there.
+// Sends 16 bytes to the same address in block `rank` of the cluster; the barrier at the same address there counts them.
 __device__ inline void send_to(uint32_t to, uint32_t rank, float4 v, uint32_t barrier) {
   asm volatile(
       "{\n"
@@ -140,18 +140,18 @@ __device__ inline uint32_t rank_in_cluster() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// All threads of the cluster's blocks, in two halves. Orders nothing but publish_barriers.
+// A barrier of all threads of the cluster's blocks, in two halves. It orders nothing but publish_barriers.
 __device__ inline void arrive_at_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ inline void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-// All threads of the cluster's blocks.
+// A barrier of all threads of the cluster's blocks.
 __device__ inline void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
 // ---- the copy engine: one box of a matrix, beginning at (row, col); what lies outside the matrix reads as 0. All
-// lanes of a warp come here with the same arguments and one of them asks: with a branch for that thread, the compiler
-// gives up the registers that all lanes share in the whole loop around it, between the products too.
+// lanes of a warp call this with the same arguments and one of them makes the request: with a branch for that lane, the
+// compiler gives up the registers that all lanes share, in the whole loop around it and between the products, too.
 __device__ inline void load_box(uint32_t to, const CUtensorMap& map, int row, int col, uint32_t barrier) {
   asm volatile(
       "{\n"
@@ -162,7 +162,7 @@ __device__ inline void load_box(uint32_t to, const CUtensorMap& map, int row, in
       "l"(&map), "r"(col), "r"(row), "r"(barrier)
       : "memory");
 }
-// The same into the blocks of the cluster that `blocks` names by their bits: same address, same barrier in each.
+// The same into all blocks of the cluster whose bits are set in `blocks`: same address, same barrier in each.
 __device__ inline void load_box_to(uint32_t to, const CUtensorMap& map, int row, int col, uint32_t barrier,
                                    uint16_t blocks) {
   asm volatile(
@@ -175,7 +175,7 @@ __device__ inline void load_box_to(uint32_t to, const CUtensorMap& map, int row,
       "l"(&map), "r"(col), "r"(row), "r"(barrier), "h"(blocks)
       : "memory");
 }
-// Into the L2 cache alone. This may come before await_previous: it is where writes arrive, so nothing old is kept.
+// Loads into the L2 cache only. This may come before await_previous: writes arrive in that cache, so nothing is stale.
 __device__ inline void prefetch_box(const CUtensorMap& map, int row, int col) {
   asm volatile(
       "{\n"
@@ -201,8 +201,8 @@ __device__ void lower_registers() {
 }
 
 // ---- products
-// A tile in shared memory. Where its rows run along the product's inner dimension, `leading` is not used; where they
-// run along the other one, it is the distance in bytes from 64 columns to the next 64.
+// A tile in shared memory. If its rows run along the product's inner dimension, `leading` is not used; if they run
+// along the other one, it is the distance in bytes from 64 columns to the next 64.
 __device__ inline uint64_t tile_descriptor(uint32_t address, uint32_t leading) {
   constexpr uint64_t kPattern = 1024, kSwizzle128 = uint64_t{1} << 62;
   return (address & 0x3FFFF) >> 4 | uint64_t{leading >> 4} << 16 | kPattern >> 4 << 32 | kSwizzle128;
@@ -220,8 +220,8 @@ __device__ void wait_products() {
 #define TANDEM_SUMS_16(i) TANDEM_SUMS_4(i), TANDEM_SUMS_4(i + 4), TANDEM_SUMS_4(i + 8), TANDEM_SUMS_4(i + 12)
 #define TANDEM_SUMS_64(i) TANDEM_SUMS_16(i), TANDEM_SUMS_16(i + 16), TANDEM_SUMS_16(i + 32), TANDEM_SUMS_16(i + 48)
 
-// sums [64, 256] = or += a [64, 16] b [16, 256]. Lane 4 g + t of warp w of the group holds in sums[4 j + i] row
-// 16 w + g (i < 2) or 16 w + g + 8 and column 8 j + 2 t + i % 2. b is given as [256, 16], transposed as [16, 256].
+// sums [64, 256] = or += a [64, 16] b [16, 256]. In lane 4 g + t of warp w of the group, sums[4 j + i] is row 16 w + g
+// (i < 2) or 16 w + g + 8 and column 8 j + 2 t + i % 2. b is given as [256, 16], transposed as [16, 256].
 template <class H, bool kTransposedB>
 __device__ void multiply_64x256(float (&sums)[128], uint64_t a, uint64_t b, bool add) {
   asm volatile(
@@ -265,7 +265,7 @@ __device__ void multiply_64x128(float (&sums)[64], uint64_t a, uint64_t b, bool 
 #undef TANDEM_SUMS_16
 #undef TANDEM_SUMS_4
 
-// After the wait: what reads the sums may not move before it.
+// Called after the wait, so that reads of the sums do not move before it.
 template <int kCount>
 __device__ void settle(float (&sums)[kCount]) {
 #pragma unroll

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;  // floats
 
-// A block of 32 x 32 threads has 32 columns of one entry, each of its warps every 32nd part.
+// A block of 32 x 32 threads adds up 32 columns of one entry; each of its warps takes every 32nd part.
 __global__ void __launch_bounds__(kWarp* kWarp) add_parts_kernel(const __grid_constant__ SumsBatch batch) {
   await_previous();
   __shared__ float shared[kWarp][kWarp + 1];

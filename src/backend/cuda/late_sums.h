@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix, which ops leave in parts (there are no atomics): the parts are added up in their
-// order, those of many ops by one kernel where nobody needs the sums at once.
+// Sums over the rows of a matrix, which ops leave in parts (there are no atomics). The parts are added up in order; one
+// kernel does this for many ops if nobody needs their sums at once.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,12 +12,12 @@ namespace tandem::backend::cuda {
 struct Sums {
   float* to[3];
   int count, cols;
-  bool accumulate;  // false: what the vectors hold is overwritten
+  bool accumulate;  // false: the vectors' previous contents are overwritten
 };
 
-// What one kernel adds up; its parameter.
+// The sums that one kernel adds up, as its parameter.
 struct SumsBatch {
-  static constexpr int kMost = 64;  // within the 4 KB that parameters may have
+  static constexpr int kMost = 64;  // fits the 4 KB that parameters may have
   struct Entry {
     Sums sums;
     const float* parts;  // [rows, sums.count * sums.cols]
@@ -33,12 +33,12 @@ class LateSums {
   LateSums(Buffer memory, cudaStream_t stream) : memory_(std::move(memory)), stream_(stream) {}
 
   int64_t capacity() const { return static_cast<int64_t>(memory_.bytes() / sizeof(float)); }  // floats
-  // Room for the parts of an op, aligned for vectors. What it gets must be given to `add` before the next call.
+  // Memory for the parts of an op, aligned for vectors. It must be given to `add` before the next call.
   float* room(int64_t floats);
-  // sums = or += parts[0] + parts[1] + ...; no rows: the sums are 0. At once, unless held.
+  // sums = or += parts[0] + parts[1] + ...; without rows the sums are 0. Done at once, unless held.
   void add(const Sums& sums, const float* parts, int64_t rows);
-  // Held sums are done together: when there is no more room, and when they are not held any more. What was still
-  // waiting when work failed is forgotten by the next hold(true).
+  // Held sums are done together, when memory runs out or when they are not held any more. If work failed, the next
+  // hold(true) drops what was still waiting.
   void hold(bool on);
 
  private:

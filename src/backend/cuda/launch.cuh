@@ -1,5 +1,5 @@
-// Launches that overlap the end of the kernel before: on Hopper a kernel's blocks may be in place, and what they do
-// before await_previous done, when the last blocks of the one before are still at work (programmatic dependent launch).
+// Launches that overlap the end of the previous kernel: on Hopper a kernel's blocks may be resident, and have done what
+// comes before await_previous, while the last blocks of that one still run (programmatic dependent launch).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,8 +12,8 @@
 
 namespace tandem::backend::cuda {
 
-// At the head of every kernel, in all of its threads, before anything is read from or written to device memory: until
-// all that was given before this kernel is done and its results are visible. Before that, it lets the next kernel come.
+// Called at the head of every kernel, in all threads, before device memory is read or written: waits until all work
+// given before this kernel is done and its results are visible. Before it waits, it lets the next kernel launch.
 __device__ inline void await_previous() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -21,7 +21,7 @@ __device__ inline void await_previous() {
 #endif
 }
 
-// Asked of the driver once for each kernel, since a process computes on one GPU.
+// Queried from the driver once for each kernel, since a process computes on one GPU.
 inline const cudaFuncAttributes& attributes_of(const void* kernel) {
   static std::mutex mutex;
   static std::unordered_map<const void*, cudaFuncAttributes> known;
@@ -39,17 +39,17 @@ struct Grid : dim3 {
       : dim3(static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)) {}
 };
 
-// Where a launch runs and how large it is.
+// The stream and the size of a launch.
 struct Launch {
   Grid blocks;
   dim3 threads;
   size_t shared = 0;  // bytes of dynamic shared memory
   cudaStream_t stream = nullptr;
-  unsigned cluster = 1;  // blocks; more than one only on Hopper and later
+  unsigned cluster = 1;  // blocks per cluster; more than one only on Hopper and later
 };
 
-// For kernels that begin with await_previous. A launch that is not accepted fails with `name`; what goes wrong inside
-// it shows at the next wait.
+// Launches a kernel that begins with await_previous. A launch that is rejected fails with `name`; an error inside the
+// kernel shows at the next wait.
 template <class... Parameters>
 void launch(const char* name, void (*kernel)(Parameters...), const Launch& size,
             const std::type_identity_t<Parameters>&... arguments) {
@@ -59,7 +59,7 @@ void launch(const char* name, void (*kernel)(Parameters...), const Launch& size,
   }
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
-  // With code for GPUs before Hopper await_previous does not wait.
+  // Code for GPUs before Hopper does not wait in await_previous, so its launches must not overlap.
   if (attributes_of(reinterpret_cast<const void*>(kernel)).ptxVersion >= 90) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;

@@ -1,6 +1,6 @@
-// Bias and relu run in the product's own epilogue; dropout after relu too, where fused_product.cu can. Otherwise
-// dropout and the other activations need a pass of their own, in which relu also notes one bit for each element where
-// the gradient flows (the gate).
+// Bias and relu run in the product's own epilogue, and so does dropout after relu if fused_product.cu can do it.
+// Otherwise dropout and the other activations need a pass of their own, in which relu also writes the gate: one bit for
+// each element, 1 where the gradient flows.
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/dropout.cuh"
@@ -13,14 +13,14 @@ namespace {
 using namespace cuda;
 
 constexpr int kWarps = 8;
-constexpr int kColumns = kWarp * 8;  // of a block: a lane has eight
+constexpr int kColumns = kWarp * 8;  // columns per block: eight per lane
 constexpr int kRowsOfWarp = 4;
 
 template <class H>
 struct ActivateArguments {
   H* y;
   const H* x;
-  uint8_t* gate;  // or null: byte [row * gate_stride + col / 8] gets the bits of eight columns
+  uint8_t* gate;  // byte [row * gate_stride + col / 8] gets the bits of eight columns; may be null
   int64_t y_stride, x_stride, gate_stride;
   int64_t rows, cols;
   DropoutArguments dropout;

@@ -1,5 +1,5 @@
-// The product, then one pass over its result where a mask or the columns' sums are wanted, unless fused_product.cu can
-// do both at once.
+// The product, then one pass over its result if a mask or the column sums are wanted, unless fused_product.cu can do
+// all of it at once.
 #include "backend/cuda/activation.cuh"
 #include "backend/cuda/column_sums.cuh"
 #include "backend/cuda/cuda_backend.h"
@@ -15,19 +15,19 @@ using namespace cuda;
 template <class H>
 struct MaskArguments {
   H* dx;
-  const H* saved;       // the activation's input; relu: its output, where there is no gate
-  const uint8_t* gate;  // relu: a bit for each element where the gradient flows; or null
-  float* partial;       // [parts, cols], or null
+  const H* saved;       // the activation's input; relu: its output, if there is no gate
+  const uint8_t* gate;  // relu: a bit for each element, 1 where the gradient flows; may be null
+  float* partial;       // [parts, cols]; may be null
   int64_t dx_stride, saved_stride, gate_stride;
   int64_t rows, cols;
   DropoutArguments dropout;
 };
 
-// What eight elements of a row are multiplied by.
+// Multiplies eight gradients of a row by their masks.
 template <Activation kActivation, bool kVector, class H>
 __device__ void mask_gradient(float (&gradient)[8], const MaskArguments<H>& a, const DropoutMask& mask, int64_t row,
                               int64_t col) {
-  if constexpr (kActivation == Activation::relu) {  // both masks are in its zeros
+  if constexpr (kActivation == Activation::relu) {  // its zeros hold both masks
     if (a.gate != nullptr) {
       const uint32_t bits = a.gate[row * a.gate_stride + col / 8];
 #pragma unroll
@@ -57,7 +57,7 @@ __device__ void mask_gradient(float (&gradient)[8], const MaskArguments<H>& a, c
   }
 }
 
-// dx *= activation' * dropout mask; partial[part] = the columns' sums of the part's rows. Grid: (column blocks, parts).
+// dx *= activation' * dropout mask; partial[part] = the column sums of the part's rows. Grid: (column blocks, parts).
 template <class H, Activation kActivation, bool kVector>
 __global__ void __launch_bounds__(kSumThreads) mask_gradient_kernel(const MaskArguments<H> a) {
   await_previous();

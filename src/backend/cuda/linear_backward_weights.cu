@@ -1,14 +1,14 @@
-// On Hopper two small products are one kernel: each for itself leaves multiprocessors idle, together they fill them.
-// There are no atomics, and no sum goes through device memory before it is final. A block has one or two groups of four
-// warps that multiply, each for 64 rows, and a warp that asks the copy engine for stages of 64 tokens. Two blocks are a
+// On Hopper two small products are one kernel: each alone leaves multiprocessors idle, together they fill them. There
+// are no atomics, and no sum goes through device memory before it is final. A block has one or two groups of four warps
+// that multiply, each for 64 rows, and a warp that requests stages of 64 tokens from the copy engine. Two blocks are a
 // cluster:
 //  - with few tiles, both compute the same one, each over half of the tokens. Then each sends the sums of half of the
 //    columns to the other one's shared memory and adds up the other half.
-//  - with more, they compute two tiles, one below the other, and each brings half of the columns of x for both.
+//  - with more, they compute two tiles, one below the other, and each loads half of the columns of x for both.
 //
-// What counts is how many bytes come into a multiprocessor: with all of them at work about 64 a clock. A tile of
-// 128 x 128 wants just that for products at full speed, and 48 with half of the x; blocks with 64 x 128 each, all
-// tokens and one factor for both, want 96.
+// What counts is how many bytes reach a multiprocessor: about 64 per clock while all of them work. At full speed a tile
+// of 128 x 128 needs just that, and 48 if it loads half of the x; blocks with 64 x 128 each, all tokens and one factor
+// for both, need 96.
 #include <algorithm>
 
 #include "backend/cuda/column_sums.cuh"
@@ -27,26 +27,26 @@ using namespace cuda;
 constexpr int kProducts = 2;
 constexpr int kCluster = 2;
 constexpr int kHalfCols = kPairCols / 2;
-constexpr int kTokens = 64;                                // tokens of a stage
+constexpr int kTokens = 64;                                // tokens per stage
 constexpr uint32_t kBoxBytes = kTokens * 64 * kHalfBytes;  // 64 columns of a stage
 constexpr uint32_t kPatternBytes = 1024;
 
 // A unit: eight columns of a warp's 16 rows, four sums in each lane.
 constexpr int kHalfUnits = kHalfCols / 8;
-constexpr uint32_t kSentBytes = kHalfUnits * kWarp * sizeof(float4);  // to each warp
+constexpr uint32_t kSentBytes = kHalfUnits * kWarp * sizeof(float4);  // bytes sent to each warp
 constexpr int kPitch = kHalfCols + 8;                                 // floats from row to row, for few bank conflicts
-constexpr uint32_t kRowsBytes = 16 * kPitch * sizeof(float);          // of a warp: what it is sent, then its rows
+constexpr uint32_t kRowsBytes = 16 * kPitch * sizeof(float);          // a warp's memory: what it is sent, then its rows
 static_assert(kRowsBytes >= kSentBytes);
 
-// kGroups: of 64 rows of a tile, and of four warps. kSplit_: the cluster's blocks share a tile.
+// kGroups: groups of four warps, each with 64 rows of a tile. kSplit_: the cluster's blocks share a tile.
 template <int kGroups, int kStages_, bool kSplit_>
 struct Shape {
   static constexpr bool kSplit = kSplit_;
   static constexpr int kTileRows = 64 * kGroups;
-  static constexpr int kWarps = 4 * kGroups;  // that multiply
+  static constexpr int kWarps = 4 * kGroups;  // warps that multiply
   static constexpr int kThreads = (kWarps + 1) * kWarp;
   static constexpr int kStages = kStages_;
-  static constexpr uint32_t kFirstOfX = kGroups * kBoxBytes;  // where they begin in a stage
+  static constexpr uint32_t kFirstOfX = kGroups * kBoxBytes;  // offset of x's tiles in a stage
   static constexpr uint32_t kStageBytes = kFirstOfX + kPairCols / 64 * kBoxBytes;
   static constexpr size_t kSharedBytes = kPatternBytes + kStages * kStageBytes + kWarps * kRowsBytes;
 
@@ -67,7 +67,7 @@ struct Product {
 
 struct Products {
   Product product[kProducts];
-  int steps;  // of kTokens
+  int steps;  // steps of kTokens each
   bool accumulate;
 };
 
@@ -76,7 +76,7 @@ struct Products {
 template <class S>
 using Stages = Ring<S::kStages, S::kStageBytes>;
 
-// What a block does: rows and columns from (row, col) on, steps [first, end).
+// A block's work: rows and columns from (row, col) on, steps [first, end).
 struct Part {
   int row, col, rank, first = 0, end;
 };
@@ -121,10 +121,10 @@ __device__ void bring_stages(Stages<S> stages, const Product& product, const Par
   }
 }
 
-// sums = those of the group's 64 rows, over the block's tokens.
+// Computes the sums of the group's 64 rows over the block's tokens.
 template <class H, class S>
 __device__ void multiply_stages(float (&sums)[64], Stages<S> stages, const Part& part, int group, int lane) {
-  uint32_t used = 0;  // barrier of the stage before
+  uint32_t used = 0;  // barrier of the previous stage
   for (int step = part.first; step < part.end; ++step) {
     stages.wait_full();
     const uint64_t a = tile_descriptor(stages.at() + group * kBoxBytes, kBoxBytes);
@@ -147,7 +147,7 @@ __device__ void multiply_stages(float (&sums)[64], Stages<S> stages, const Part&
   settle(sums);
 }
 
-// The sums of kHalfCols columns: of the first half of the tile or of the second one.
+// Unit i of the first or the second half of the tile's columns.
 __device__ float4 unit_of(const float (&sums)[64], int half, int i) {
   const int j = 4 * i, k = 4 * (i + kHalfUnits);
   return half == 0 ? float4{sums[j], sums[j + 1], sums[j + 2], sums[j + 3]}
@@ -156,7 +156,7 @@ __device__ float4 unit_of(const float (&sums)[64], int half, int i) {
 
 __device__ float4 sum_of(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
-// To the same warp of the other block, in the order [unit][lane]: the half that is added up there.
+// Sends the half that the other block adds up to the same warp there, in the order [unit][lane].
 __device__ void send_sums(const float* to, const float (&sums)[64], const Part& part, uint32_t arrived, int lane) {
   const int other = 1 - part.rank;
 #pragma unroll
@@ -165,12 +165,12 @@ __device__ void send_sums(const float* to, const float (&sums)[64], const Part& 
   }
 }
 
-// Half of a warp's sums, with what was there before and, where the tile is split, with what the other block sent to
-// `rows`; written in whole rows, by way of `rows`.
+// Writes half of a warp's sums, plus what was there before if `accumulate`, plus what the other block sent to `rows` if
+// the tile is split. They go by way of `rows`, so that whole rows are written.
 template <bool kSplit>
 __device__ void write_half(float* rows, const float (&sums)[64], const Product& product, bool accumulate,
                            const Part& part, int half, uint32_t arrived, int warp, int lane) {
-  constexpr int kLanes = kHalfCols / 4, kAtOnce = kWarp / kLanes, kTurns = 16 / kAtOnce;  // of a row; rows
+  constexpr int kLanes = kHalfCols / 4, kAtOnce = kWarp / kLanes, kTurns = 16 / kAtOnce;  // lanes per row; rows
   const int row = lane / kLanes, col = lane % kLanes * 4;
   const int first_row = part.row + warp * 16, first_col = part.col + half * kHalfCols;
   const bool holds = first_row < product.rows && first_col < product.cols;
@@ -213,7 +213,7 @@ __device__ void write_half(float* rows, const float (&sums)[64], const Product& 
 
 #endif
 
-// Clusters of the first product, then those of the second one.
+// Grid: the clusters of the first product, then those of the second one.
 template <class H, class S>
 __global__ void __launch_bounds__(S::kThreads, 1) weight_gradients_kernel(const __grid_constant__ Products products) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(S::kThreads, 1) weight_gradients_kernel(const 
     bring_stages<S>(stages, product, part);
   }
   if constexpr (!S::kSplit) {
-    sync_cluster();  // no block goes while the other one may still tell it of a stage
+    sync_cluster();  // no block exits while the other one may still arrive at its barriers
   }
 #endif
 }
@@ -284,7 +284,7 @@ void launch_products(Products products, std::span<const WeightGradient> gradient
 }
 
 void run_pair(std::span<const WeightGradient> gradients, bool accumulate, ProductKernel kernel, cudaStream_t stream) {
-  // At least one step for each block; steps behind the last token bring zeros.
+  // At least one step for each block; steps past the last token load zeros.
   const auto steps = static_cast<int>(std::max<int64_t>(divide_up(gradients[0].dy.rows, kTokens), kCluster));
   const Products products{.steps = steps, .accumulate = accumulate};
   const auto launch = kernel == ProductKernel::pair_64    ? launch_products<Small>

@@ -1,15 +1,15 @@
-// On Hopper the product and what comes behind it, dropout, the residual connection and the norm, are one kernel; the
-// product itself never goes to memory.
+// On Hopper the product and what follows it (dropout, the residual connection and the norm) are one kernel; the product
+// itself never goes to device memory.
 //
-// Tiles of 128 whole rows, multiplied as in fused_product.cu: two groups of four warps multiply, the four warps of a
-// third one finish what they have multiplied while they are at the next tile. The blocks of a cluster lie side by side,
-// each with 256 columns, and share x's tiles: each brings a part. Of a row's mean and squares each block sends its part
+// Tiles have 128 whole rows and are multiplied as in fused_product.cu: two groups of four warps multiply, and the four
+// warps of a third group finish their sums while they multiply the next tile. The blocks of a cluster lie side by side,
+// each with 256 columns, and share x's tiles: each loads a part. Each block sends its part of a row's mean and squares
 // to all blocks, so that all have the same bits.
 //
-// Finishing takes longer than a product of depth 512. What it waits for is shared memory, which the products keep busy,
-// and instructions, unless its loops are short. No faster: eight warps that finish (products of 128 columns at a time,
-// so that there are registers for them, read the first factor twice), the first group finishing its own rows, or both
-// theirs. Clusters of four that share w's tiles too do as much in a round, but only 30 of them fit.
+// Finishing takes longer than a product of depth 512. It waits for shared memory, which the products keep busy, and for
+// instructions, unless its loops are short. These were no faster: eight warps that finish (products of 128 columns at a
+// time, to leave registers for them, read the first factor twice), the first group finishing its own rows, or both
+// groups theirs. Clusters of four that also share w's tiles do as much in a round, but only 30 of them fit.
 #include <algorithm>
 
 #include "backend/cuda/cuda_backend.h"
@@ -26,8 +26,8 @@ constexpr size_t kSharedBytes = kPatternBytes + kStages* kStageBytes + kGroups* 
                                 sizeof(Parameters) + kMeetings* kCluster* kSentBytes;
 
 struct Shape {
-  int tiles;  // of kTileRows rows
-  int steps;  // of kDepth
+  int tiles;  // tiles of kTileRows rows each
+  int steps;  // steps of kDepth each
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -39,20 +39,20 @@ struct Maps {
   const CUtensorMap &x, &w, &residual;
 };
 
-// Brings the stages of all tiles, one after the other: the work of one warp.
+// Loads the stages of all tiles, one after the other: the work of one warp.
 template <int kCluster>
 struct Bringer {
-  static constexpr int kPartRows = kTileRows / kCluster;  // of x: this block's part for all blocks of the cluster
+  static constexpr int kPartRows = kTileRows / kCluster;  // rows of x that this block loads for the cluster
   static constexpr uint16_t kAll = (1 << kCluster) - 1;
 
   const Maps& maps;
   const Shape& shape;
-  bool on;  // in this warp
+  bool on;  // true in the warp that loads
   Stages stages;
   int tile, rank, tiles_at_once, step = 0;
 
-  // The next one, where there is one, as soon as all groups have done with what it replaces. With a tile's first ones
-  // the residual comes to the L2 cache.
+  // Loads the next stage, if there is one, as soon as all groups have released what it replaces. With a tile's first
+  // stages it prefetches the residual into the L2 cache.
   __device__ void bring() {
     if (!on || tile >= shape.tiles) {
       return;
@@ -86,7 +86,7 @@ template <class H, int kCluster>
 __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kCluster>& bringer, int steps, int group,
                               int lane) {
   constexpr uint32_t kStep = 32;  // bytes, for 16 of the inner dimension
-  uint32_t used = 0;              // barrier of the stage before
+  uint32_t used = 0;              // barrier of the previous stage
   for (int step = 0; step < steps; ++step) {
     stages.wait_full();
     const uint64_t x = tile_descriptor(stages.at() + group * (kBytesA / kGroups), 16);
@@ -110,11 +110,11 @@ __device__ void multiply_tile(float (&sums)[128], Stages& stages, Bringer<kClust
   release_stage<kCluster>(used, lane);
 }
 
-// sums + bias, for Writer::write.
+// Adds the bias to sums in the layout that Writer::write takes.
 __device__ void add_bias(float (&sums)[128], const float4 (*bias)[4], int thread) {
 #pragma unroll
   for (int i = 0; i < kUnits / 2; ++i) {
-    const float4 two = bias[i][thread % 4];  // units' columns
+    const float4 two = bias[i][thread % 4];  // the columns of two units
     float* const s = sums + 8 * i;
     s[0] += two.x, s[1] += two.y, s[2] += two.x, s[3] += two.y;
     s[4] += two.z, s[5] += two.w, s[6] += two.z, s[7] += two.w;
@@ -127,7 +127,7 @@ struct OwnRows {
   const Finish& finish;
 };
 
-// All tiles of the block. The last one has no next one behind which it could be finished: each warp does its own rows.
+// Multiplies the block's tiles. The last one has no next one during which it is finished: each warp does its own rows.
 template <class H, int kCluster, class Own>
 __device__ void multiply_tiles(Stages stages, Results results, Bringer<kCluster> bringer, const float4 (*bias)[4],
                                const Shape& shape, const Writer& writer, const Own& own) {
@@ -139,7 +139,7 @@ __device__ void multiply_tiles(Stages stages, Results results, Bringer<kCluster>
     bringer.bring();
   }
   while (tile < shape.tiles) {
-    float sums[128] = {};  // so that the ones before are not kept
+    float sums[128] = {};  // set, so that the ones before are not kept
     multiply_tile<H, kCluster>(sums, stages, bringer, shape.steps, writer.group, lane);
     const bool last = tile + bringer.tiles_at_once >= shape.tiles;
     Units residual;
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     prefetch_map(residual);
   }
   sync_cluster();
-  if (warp == kGroupWarps) {  // w comes from memory once: each cluster asks for other steps
+  if (warp == kGroupWarps) {  // w comes from memory once: each cluster requests different steps
     for (int step = cluster; step < shape.steps; step += clusters) {
       prefetch_box(w, rank * kTileCols, step * kDepth);
     }
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (group < kGroups) {
     raise_registers<176>();
     const Maps maps{x, w, residual};
-    // The second group is a step behind the first, so that it seldom waits for it before it brings.
+    // The second group is a step behind the first, so that it seldom has to wait for the first before it loads.
     const Bringer<kCluster> bringer{.maps = maps,
                                     .shape = shape,
                                     .on = warp == kGroupWarps,
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     lower_registers<152>();
     const Finisher<H, kCluster> finisher(a, parameters, rank, lane);
     int tile = cluster;
-    Units rows;  // of the residual
+    Units rows;  // rows of the residual
     fetch_residual(rows, a, row_of(tile, results.slot), col_of(rank, lane), lane);
 #pragma unroll 1
     for (int count = 0; tile + clusters < shape.tiles; ++count) {
@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       finisher.finish(rows, now.at() + number * kChunkRows * 128, row, meeting(count), now.empty_now(), next_row);
     }
   }
-  sync_cluster();  // no block goes while another may still write to its shared memory
+  sync_cluster();  // no block exits while another may still write to its shared memory
 #endif
 }
 

@@ -10,15 +10,15 @@
 
 namespace tandem::backend::cuda {
 
-// A row that is read once and stays in registers: kVectors times eight logits a thread. kBlocks: of these blocks that
-// a multiprocessor holds, so that some load while others compute.
+// A row that is read once and stays in registers: kVectors times eight logits per thread. kBlocks: blocks per
+// multiprocessor, so that some load while others compute.
 template <class H, int kBlockThreads, int kVectors, int kBlockCount>
 class HeldRow {
  public:
   using Type = H;
   static constexpr int kThreads = kBlockThreads, kBlocks = kBlockCount;
   static constexpr int64_t kMostCols = int64_t{8} * kThreads * kVectors;
-  // Dynamic shared memory for a row on its way, if that is what every GPU has for its blocks.
+  // Dynamic shared memory for the row that is being fetched; 0 if not every GPU has so much for its blocks.
   static constexpr int kRoom = 2 * kMostCols <= 65536 ? static_cast<int>(2 * kMostCols) : 0;
 
   __device__ HeldRow(const H* row, int64_t cols) : cols_(static_cast<int>(cols)) {
@@ -30,8 +30,8 @@ class HeldRow {
     }
   }
 
-  // Sends a row on its way into shared memory. A thread reads back only what it has copied itself, so no barrier is
-  // needed; it must have made use of all that it took before.
+  // Begins to copy a row into shared memory. A thread reads back only what it has copied itself, so no barrier is
+  // needed; it must have used all that it took before.
   __device__ static void fetch(const H* row, int64_t cols) {
     if constexpr (kRoom > 0) {
 #pragma unroll
@@ -44,7 +44,7 @@ class HeldRow {
     }
   }
 
-  // The row, which was fetched last.
+  // Returns the row, which must be the one fetched last.
   __device__ static HeldRow take(const H* row, int64_t cols) {
     if constexpr (kRoom > 0) {
       __pipeline_wait_prior(0);
@@ -61,7 +61,7 @@ class HeldRow {
     }
   }
 
-  // The largest of the thread's logits; NaN is passed over.
+  // The largest of the thread's logits; NaN is ignored.
   __device__ float largest() const {
     typename Half<H>::Pair most = Half<H>::twice(-INFINITY);
 #pragma unroll
@@ -76,7 +76,7 @@ class HeldRow {
     return fmaxf(__low2float(most), __high2float(most));
   }
 
-  // body(logit, column) for each of the thread's logits, columns rising.
+  // Calls body(logit, column) for each of the thread's logits, columns rising.
   template <class Body>
   __device__ void each(const Body& body) const {
 #pragma unroll
@@ -92,7 +92,7 @@ class HeldRow {
     }
   }
 
-  // At the head of a loop that calls each(): the compiler would unpack the row ahead of it, into twice the registers.
+  // Called at the head of a loop with each(): else the compiler unpacks the row before it, into twice the registers.
   __device__ void stay_packed() {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
@@ -139,7 +139,7 @@ class HeldRow {
   Half8<H> values_[kVectors];
 };
 
-// A row of any width and address, read anew for each pass; the same interface.
+// A row of any width and address, read again for each pass; the same interface.
 template <class H>
 class StreamedRow {
  public:
@@ -179,7 +179,7 @@ class StreamedRow {
   int cols_;
 };
 
-// body.operator()<Row>() with the type that fits these logits.
+// Calls body.operator()<Row>() with the type that fits these logits.
 template <class H, class Body>
 void with_row_type(const ConstView& logits, const Body& body) {
   const bool vectors = vectors_of_8(logits);
@@ -201,7 +201,7 @@ void with_row_type(const ConstView& logits, const Body& body) {
 constexpr float kLog2E = 1.4426950409F, kLn2 = 0.6931471806F;
 
 // e^(logit - most) for shift = most * kLog2E, which is rounded in the same way for all logits of a row. Relative error
-// about 1e-7 times the larger of 1 and their magnitude; 0 where the result is below the smallest normal number.
+// about 1e-7 times the larger of 1 and their magnitude; 0 if the result is below the smallest normal number.
 __device__ inline float shifted_exp(float logit, float shift) { return exp2_fast(fmaf(logit, kLog2E, -shift)); }
 
 __device__ inline void add_to(LossTotals& sum, LossTotals part) {
@@ -214,8 +214,8 @@ __device__ inline LossTotals sum_of_warp(const LossTotals& t) {
   return {sum_of_warp(t.smoothed), sum_of_warp(t.nll), sum_of_warp(t.correct), sum_of_warp(t.tokens)};
 }
 
-// Over a block of kThreads, in every thread; fixed order. `shared` holds 32 values that no thread of the block may
-// still be reading from an earlier call.
+// The maximum (or sums) over a block of kThreads, in every thread and in a fixed order. `shared` holds 32 values that
+// no thread of the block may still be reading from an earlier call.
 template <int kThreads>
 __device__ float most_of_block(float value, float* shared) {
   value = most_of_warp(value);

@@ -47,7 +47,7 @@ Buffer CudaBackend::allocate(size_t bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, std::max<size_t>(bytes, 256));
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // the error is told here, not at the next launch
+    cudaGetLastError();  // clears the error, which is reported here
     const MemorySizes sizes = memory_sizes();
     throw OutOfMemory(fmt::format("out of GPU memory: {} wanted, {} of {} free; nvidia-smi shows who else has some",
                                   human_bytes(static_cast<double>(bytes)), human_bytes(static_cast<double>(sizes.free)),

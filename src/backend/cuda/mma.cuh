@@ -1,7 +1,7 @@
 // Tensor cores: fragments in registers and their products (mma.m16n8k16: 16-bit numbers in, f32 sums).
 //
-// Lane 4 g + t of a warp holds, of a 16 x 8 block of sums, the elements (g, 2t), (g, 2t + 1), (g + 8, 2t) and
-// (g + 8, 2t + 1).
+// Lane 4 g + t of a warp holds the elements (g, 2t), (g, 2t + 1), (g + 8, 2t) and (g + 8, 2t + 1) of a 16 x 8 block
+// of sums.
 #pragma once
 
 #include "backend/cuda/device.cuh"
@@ -12,8 +12,8 @@ struct Fragment {
   uint32_t r[4];
 };
 
-// Four 8 x 8 blocks; lane 8 i + j gives the address of row j of block i. Lane 4 g + t receives columns 2t, 2t + 1 of
-// row g of each, transposed: rows 2t, 2t + 1 of column g.
+// Loads four 8 x 8 blocks; lane 8 i + j gives the address of row j of block i. Of each block, lane 4 g + t receives
+// columns 2t, 2t + 1 of row g or, if transposed, rows 2t, 2t + 1 of column g.
 __device__ inline Fragment load_fragment(uint32_t at) {
   Fragment f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -31,7 +31,7 @@ __device__ inline Fragment load_fragment_transposed(uint32_t at) {
   return f;
 }
 
-// The other way, not transposed.
+// Stores a fragment, not transposed.
 __device__ inline void store_fragment(uint32_t at, const Fragment& f) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(f.r[0]), "r"(f.r[1]),
@@ -56,7 +56,7 @@ __device__ void multiply(float (&sums)[4], const Fragment& a, uint32_t b0, uint3
       : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1), "C"(Half<H>::kName));
 }
 
-// As exact as exp2_fast.
+// These are as exact as exp2_fast.
 __device__ inline float log2_fast(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -1,6 +1,6 @@
-// What becomes of a tile of whole rows: dropout, the residual connection and the norm.
+// The epilogue of a tile of whole rows: dropout, the residual connection and the norm.
 //
-// A warp finishes 16 rows of the block's 256 columns. What it knows of each row's mean and squares it tells the other
+// A warp finishes 16 rows of the block's 256 columns. It sends its part of each row's mean and squares to the other
 // blocks of the cluster, which have the other columns.
 #pragma once
 
@@ -11,16 +11,16 @@ namespace tandem::backend::cuda {
 
 constexpr int kUnits = kTileCols / 8;
 
-// What is the same for all rows, of the block's columns.
+// Values of the block's columns that are the same for all rows.
 struct Parameters {
-  float4 bias[kUnits / 2][4];  // for lane t % 4: columns 2 t and 2 t + 1 of two units
+  float4 bias[kUnits / 2][4];  // [t]: columns 2 t and 2 t + 1 of two units
   float4 norm[4][kUnits];      // gamma and beta of columns 2 k and 2 k + 1 of each unit
-  uint4 columns[kUnits];       // of the random numbers
+  uint4 columns[kUnits];       // PhiloxRows::column of each unit
   alignas(16) uint8_t random[sizeof(PhiloxRows)];
 };
 
-// Where the blocks of a cluster meet over a warp's rows: from each (mean, squares) of each row. A warp uses two such
-// places in turn: what comes for its next rows does not overwrite what other lanes still read.
+// Memory in which the blocks of a cluster exchange a warp's rows: (mean, squares) of each row from each block. A warp
+// uses two such places in turn, so that what comes for its next rows does not overwrite what other lanes still read.
 constexpr uint32_t kSentBytes = kChunkRows * 2 * sizeof(float);
 constexpr int kMeetings = 2 * (kGroups + 1) * kGroupWarps;
 
@@ -30,7 +30,7 @@ struct NormArguments {
   H* normed;
   float* statistics;
   const H* residual;
-  const H* bias;  // or null
+  const H* bias;  // may be null
   const float *gamma, *beta;
   int64_t sum_stride, normed_stride, statistics_stride, residual_stride;
   int rows;
@@ -48,11 +48,11 @@ __device__ inline void store_shared(uint32_t at, const uint4& v) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 
-// Of some numbers.
+// The moments of some numbers.
 struct Moments {
   float mean, squares;  // squares: of the distances from the mean, added up
 };
-// Of two sets of `count` numbers; the same bits whichever comes first.
+// The moments of two sets of `count` numbers together; the bits are the same whichever comes first.
 __device__ inline Moments together(const Moments& a, const Moments& b, float count) {
   const float distance = a.mean - b.mean;
   return {0.5F * (a.mean + b.mean), fmaf(distance * distance, 0.5F * count, a.squares + b.squares)};
@@ -63,7 +63,7 @@ template <int kCluster>
 struct Meeting {
   uint32_t at, barrier, parity;
 
-  // Of eight lanes with the same rows and moments, each sends two rows' to one block.
+  // Eight lanes have the same rows and moments; each sends those of two rows to one block.
   __device__ void send(const Moments (&own)[kRows], uint32_t rank, int lane) const {
     const int to = lane % 8 / 2;
     const bool second = lane % 2 != 0;
@@ -76,7 +76,7 @@ struct Meeting {
     }
   }
 
-  // Shared memory has no cache between the blocks: a wait that were one for the cluster would empty the L1 cache.
+  // Shared memory is not cached between blocks, so this need not wait for the cluster, which would empty the L1 cache.
   __device__ void receive(Moments (&all)[kRows], int lane) const {
     wait_barrier(barrier, parity);
 #pragma unroll
@@ -100,7 +100,7 @@ struct Meeting {
   }
 };
 
-// 16 bytes, or zeros.
+// Loads 16 bytes, or zeros if !where.
 __device__ inline uint4 load_16(const void* from, bool where) {
   return where ? *static_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
 }
@@ -118,9 +118,9 @@ __device__ inline void store_8(float* to, float x, float y, bool where) {
 }
 
 __device__ inline int col_of(int rank, int lane) { return rank * kTileCols + lane % 8 * 8; }  // the lane's first one
-using Units = uint4[kRows];  // that a lane has of one part
+using Units = uint4[kRows];  // a lane's units of one part
 
-// Of the rows from first_row on.
+// Fetches the residual of the rows from first_row on.
 template <class H>
 __device__ void fetch_residual(Units& residual, const NormArguments<H>& a, int first_row, int col, int lane) {
   const int row = first_row + lane / 8;
@@ -132,7 +132,7 @@ __device__ void fetch_residual(Units& residual, const NormArguments<H>& a, int f
   }
 }
 
-// What a warp makes of its rows. The sum takes the branch's place in shared memory until the row's moments are known.
+// Finishes a warp's rows. The sum takes the branch's place in shared memory until the row's moments are known.
 template <class H, int kCluster>
 struct Finisher {
   const NormArguments<H>& a;
@@ -154,7 +154,7 @@ struct Finisher {
     return chunk + part * kChunkBytes + r * 128 + ((lane % 8 ^ r % 8) << 4);
   }
 
-  // The dropped elements become 0; the others are scaled later.
+  // Replaces the dropped elements by 0; the others are scaled later.
   __device__ void drop(Units& branch, int row, int part) const {
     const uint4 column = parameters.columns[part * kPartUnits + lane % 8];
     uint32_t lanes[kRows][4];
@@ -169,7 +169,7 @@ struct Finisher {
     }
   }
 
-  // Rounded as memory holds it.
+  // residual + branch * scale, rounded to H.
   __device__ uint4 sum_of(const uint4& residual, const uint4& branch) const {
     const float scale = a.dropout.scale;
     const auto sum = [scale](uint32_t x, uint32_t y) {
@@ -178,9 +178,9 @@ struct Finisher {
     return {sum(residual.x, branch.x), sum(residual.y, branch.y), sum(residual.z, branch.z), sum(residual.w, branch.w)};
   }
 
-  // sum = residual + dropout(branch), and the moments of what a lane has of each row. Distances are from the first
-  // element, whose own distance from the mean is among the squares: so no more than five bits are lost.
-  // residual: of this chunk's first part, then of that of the one that begins at next_row.
+  // Computes sum = residual + dropout(branch) and the moments of a lane's elements of each row. Distances are from the
+  // first element, whose own distance from the mean is among the squares, so no more than five bits are lost. residual:
+  // that of this chunk's first part; on return that of the first part of the chunk that begins at next_row.
   __device__ void add_branch(Moments (&own)[kRows], Units& residual, uint32_t chunk, int first_row,
                              int next_row) const {
     const int row = first_row + lane / 8;
@@ -230,7 +230,7 @@ struct Finisher {
     }
   }
 
-  // Of the row's 256 columns, in each of the eight lanes that have it.
+  // Combines the lanes' moments to those of a row's 256 columns, in each of the eight lanes that have the row.
   __device__ static void gather(Moments (&own)[kRows]) {
 #pragma unroll
     for (int distance = 1; distance < 8; distance *= 2) {
@@ -243,7 +243,7 @@ struct Finisher {
     }
   }
 
-  // Statistics are written by one block.
+  // One block writes the statistics.
   __device__ void normalise(Units (&v)[kParts], const Moments (&all)[kRows], int first_row) const {
     const int row = first_row + lane / 8;
     float rstd[kRows], offset[kRows];
@@ -275,7 +275,7 @@ struct Finisher {
     }
   }
 
-  // The chunk in shared memory, rows from `row` on. empty: a barrier for when its memory may be written again, or 0.
+  // Finishes the chunk in shared memory, from row `row` on, and arrives at `empty` (unless 0) when its memory is free.
   __device__ void finish(Units& residual, uint32_t chunk, int row, const Meeting<kCluster>& meeting, uint32_t empty,
                          int next_row) const {
     Moments moments[kRows];
@@ -299,7 +299,7 @@ struct Finisher {
   }
 };
 
-// In all threads.
+// Called in all threads of the block.
 template <class H>
 __device__ void fetch_parameters(Parameters& to, const NormArguments<H>& a, int rank) {
   const int thread = threadIdx.x;

@@ -11,7 +11,7 @@ __device__ inline float2 add(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}
 __device__ inline float2 sum_of_warp(float2 values) { return {sum_of_warp(values.x), sum_of_warp(values.y)}; }
 
 // kThreads threads of a block of kBlock hold one row, kVectorCount times eight columns each: thread t has the columns
-// [8 g, 8 g + 8) for its groups g = t, t + kThreads, ... kVector: whole, aligned vectors.
+// [8 g, 8 g + 8) for its groups g = t, t + kThreads, ... kVector: vectors are whole and aligned.
 template <class H, int kThreadCount, int kVectorCount, bool kVector, int kBlockThreads>
 struct NormRow {
   using Type = H;
@@ -22,7 +22,7 @@ struct NormRow {
   static constexpr int kRowsPerBlock = kBlock / kThreads;
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x) % kThreads; }
-  __device__ static int place() { return static_cast<int>(threadIdx.x) / kThreads; }  // of the row in the block
+  __device__ static int place() { return static_cast<int>(threadIdx.x) / kThreads; }  // index of the row in the block
   __device__ static uint32_t first_row() { return blockIdx.x * kRowsPerBlock + static_cast<uint32_t>(place()); }
   __device__ static uint32_t group(int vector) { return static_cast<uint32_t>(thread() + vector * kThreads); }
   __device__ static int column(int vector) { return 8 * (thread() + vector * kThreads); }
@@ -69,7 +69,7 @@ struct NormRow {
     }
   }
 
-  // Of the f32 of a row: the four columns of half a vector, numbered f = 2 * vector + half.
+  // Stores four f32 columns of a row, half a vector, numbered f = 2 * vector + half.
   __device__ static void store_four(float* row, int f, int cols, float4 four) {
     float* to = row + column(f / 2) + f % 2 * 4;
     if constexpr (kVector) {
@@ -87,7 +87,7 @@ struct NormRow {
     }
   }
 
-  // body(vector, i) for the columns that are there.
+  // Calls body(vector, i) for the columns that are there.
   template <class Body>
   __device__ static void each(int cols, const Body& body) {
 #pragma unroll
@@ -101,7 +101,7 @@ struct NormRow {
     }
   }
 
-  // A barrier among the row's threads. Its number is a constant: with one in a register a block would reserve all 16.
+  // A barrier among the row's threads. Its number is a constant: if a register held it, a block would reserve all 16.
   template <int kPlace = 0>
   __device__ static void wait_for_row() {
     if constexpr (kPlace < kRowsPerBlock) {
@@ -113,8 +113,8 @@ struct NormRow {
     }
   }
 
-  // Over the row, in each of its threads, in a fixed order. T: float or float2. `shared` has room for each warp of the
-  // block; none of the row's threads may still be reading it.
+  // The sum over the row, in each of its threads, in a fixed order. T: float or float2. `shared` has an element for
+  // each warp of the block; none of the row's threads may still be reading it.
   template <class T>
   __device__ static T sum(T value, T* shared) {
     value = sum_of_warp(value);
@@ -134,7 +134,7 @@ struct NormRow {
   }
 };
 
-// body.operator()<Row>() with the type that fits rows of this width, in blocks of at least kBlock threads.
+// Calls body.operator()<Row>() with the type that fits rows of this width, in blocks of at least kBlock threads.
 template <class H, int kBlock, class Body>
 void with_norm_row(int64_t cols, bool vectors, const Body& body) {
   require(cols <= kWidestNorm, "a norm over {} columns; on a GPU it has at most {}", cols, kWidestNorm);
@@ -158,7 +158,7 @@ void with_norm_row(int64_t cols, bool vectors, const Body& body) {
   }
 }
 
-// In a norm's kernels the number of an element of a matrix has 32 bits.
+// Norm kernels index the elements of a matrix with 32 bits.
 inline uint32_t stride_of(const ConstView& view) {
   require(view.rows * view.stride <= int64_t{UINT32_MAX},
           "a norm over {} rows, {} elements apart; on a GPU their product is less than 2^32", view.rows, view.stride);

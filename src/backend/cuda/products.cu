@@ -24,23 +24,23 @@ namespace {
 
 // ---- relu with dropout, its gradient, and exponentials of logits (fused_product.cu)
 //
-// cuBLASLt has no epilogue with dropout, and its own for relu's gradient takes 385 us where the product alone takes 72
+// cuBLASLt has no epilogue with dropout, and its own for relu's gradient takes 385 us, while the product alone takes 72
 // (bench/results/train_step_H200_2026-11-15.md). With ours, 25,024 rows of base's feed-forward layer take 113 us
-// forward and 92 backward, 4,032 rows 20.0 and 17.2, a pass of 3.5 included (train_step_H200_2026-11-16.md).
+// forward and 92 backward, 4,032 rows 20.0 and 17.2, including a pass of 3.5 (train_step_H200_2026-11-16.md).
 bool fused_takes(const View& result, const ConstView& a, const ConstView& w, const ConstView& gate, const Chip& chip) {
   const auto fits = [](const ConstView& view) { return vectors_of_8(view) && view.cols % kDepth == 0; };
   const bool gate_fits = gate.empty() || (reinterpret_cast<uintptr_t>(gate.data) % 8 == 0 && gate.stride % 2 == 0);
   return chip.hopper && fits(result) && fits(a) && fits(w) && gate_fits && result.rows < INT32_MAX / 2;
 }
 
-// ---- a product and the norm behind it (linear_residual_norm.cu)
+// ---- a product and the norm that follows it (linear_residual_norm.cu)
 //
-// Microseconds in a chain with a pass that makes x, with dropout, and by the best of eight algorithms of cuBLASLt with
-// residual_norm behind it (H200 at 700 W, sustained): 25,024 rows of 512 from 512 39 and 50, from 2048 92 and 105;
-// 12,512 rows 21 and 25, 55 and 51 (a second round with half of the clusters idle); 8,000 rows 12 and 15.5, 29.5 and
-// 32.7; 25,024 rows of 1024 from 1024 115 and 141, from 4096 357 and 345.
-constexpr int64_t kDeepestNorm[] = {2048, 1024};  // of 512 columns, of 1024
-constexpr int64_t kFullRounds = 90;               // of the clusters, in percent of all rounds
+// Microseconds in a chain with a pass that makes x, with dropout, of this kernel and of cuBLASLt's best of eight
+// algorithms followed by residual_norm (H200 at 700 W, sustained): 25,024 rows of 512 from 512: 39 and 50, from 2048:
+// 92 and 105; 12,512 rows: 21 and 25, 55 and 51 (a second round with half of the clusters idle); 8,000 rows: 12 and
+// 15.5, 29.5 and 32.7; 25,024 rows of 1024 from 1024: 115 and 141, from 4096: 357 and 345.
+constexpr int64_t kDeepestNorm[] = {2048, 1024};  // 512 columns, 1024 columns
+constexpr int64_t kFullRounds = 90;               // least percentage of clusters at work, over all rounds
 constexpr int64_t kShallow = 512, kFullShallowRounds = 72;
 
 bool norm_takes(const op::LinearResidualNorm& p, const Chip& chip) {
@@ -62,13 +62,13 @@ bool norm_takes(const op::LinearResidualNorm& p, const Chip& chip) {
 
 // ---- two gradients of matrices (linear_backward_weights.cu)
 //
-// Microseconds between passes over 4 MB, cold cache, here and for the two products one after the other (the best of
-// eight algorithms of cuBLASLt, or for 512 x 512 a kernel that was no slower): 512 x 512 and 1536 x 512 1,000
-// tokens 7.3 and 10.6, 2,048 10.2 and 14.0, 4,032 16.2 and 21.6, 6,144 22.9 and 29.7, 8,000 28.7 and 38.5; 512 x 512
-// twice 4.7 and 7.8, 7.4 and 10.5, 11.7 and 14.7, 17.5 and 18.9, 22.4 and 23.0. 512 x 2048 and 2048 x 512, 4,032
+// Microseconds between passes over 4 MB, cold cache, of this kernel and of the two products one after the other (the
+// best of eight algorithms of cuBLASLt, or for 512 x 512 a kernel that was no slower): 512 x 512 and 1536 x 512, 1,000
+// tokens: 7.3 and 10.6, 2,048: 10.2 and 14.0, 4,032: 16.2 and 21.6, 6,144: 22.9 and 29.7, 8,000: 28.7 and 38.5; 512 x
+// 512 twice: 4.7 and 7.8, 7.4 and 10.5, 11.7 and 14.7, 17.5 and 18.9, 22.4 and 23.0. 512 x 2048 and 2048 x 512, 4,032
 // tokens, each alone: 26.6 and 31.7.
 constexpr int64_t kMostPairTokens = 8192;
-constexpr int64_t kPairUnit = 64;  // columns of dy and x: what a copy of a tile brings
+constexpr int64_t kPairUnit = 64;  // columns of dy and x per copy of a tile
 
 bool pair_fits(std::span<const WeightGradient> gradients) {
   const auto vectors = [](const ConstView& view) {
@@ -130,7 +130,7 @@ ProductKernel kernel_of(const op::LinearResidualNorm& p, const Chip& chip) {
   return p.normed.cols == 2 * kTileCols ? ProductKernel::norm_of_2 : ProductKernel::norm_of_4;
 }
 
-// 3 % of base's step (train_step_H200_2026-11-16.md).
+// This saves 3 % of base's step (train_step_H200_2026-11-16.md).
 ProductKernel kernel_of(const op::ProjectedLoss& p, const Chip& chip) {
   const bool fits = p.x.dtype == DType::bf16 && p.dw.dtype == DType::f32 && p.x.rows > 0 && p.w.rows() > 1 &&
                     p.x.cols <= kWidestLoss && p.w.rows() < kMostPieces && vectors_of_8(p.dx) &&

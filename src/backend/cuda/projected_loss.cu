@@ -1,11 +1,11 @@
 // The loss without a pass over the logits. With p the softmax and q the smoothed target, the gradient of the logits is
-// scale * (p - q), where q is u (LossPass::elsewhere) everywhere but at the label. So, with exponentials e = s p that
-// the product writes instead of logits (exponential_epilogue.cuh), s their sum, and g = s (p - q + u) at the label:
+// scale * (p - q); q is u (LossPass::elsewhere) everywhere but at the label. So, with exponentials e = s p that the
+// product writes instead of logits (exponential_epilogue.cuh), s their sum, and g = s (p - q + u) at the label:
 //
 //   dx = scale / s * (e w) - scale * u * (sum of w's rows)         a row of dx has one s
 //   dw = e' (x * scale / s) - ones' (sum of x's rows) * scale * u  the second term as two more rows of both factors
 //
-// where e holds g at the label. Besides the three products that leaves passes over x and dx, which are small.
+// and e holds g at the label. Besides the three products, this leaves only passes over x and dx, which are small.
 #include <algorithm>
 #include <cfloat>
 
@@ -20,14 +20,14 @@ namespace {
 using namespace cuda;
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr int kRowsOfBlock = kWarp;                   // of row_losses_kernel
+constexpr int kRowsOfBlock = kWarp;                   // rows per block of row_losses_kernel
 constexpr int kPerWarp = 8 * kWarp;                   // columns that a warp reads at one time
-constexpr int kMostVectors = kWidestLoss / kPerWarp;  // so of a row
-// e^(logit - shift) at the label is about 2^this: so pieces that are 2^-36 as likely still count, and a logit may be
-// 131 above the label's before it is taken for a smaller one (kMostExponent).
+constexpr int kMostVectors = kWidestLoss / kPerWarp;  // such reads per row
+// e^(logit - shift) at the label is about 2^this: so pieces that are 2^-36 times as likely still count, and a logit may
+// be 131 above the label's before a smaller one is taken in its place (kMostExponent).
 constexpr int kLabelExponent = -90;
 
-// What the three kernels work on.
+// The arguments of the three kernels.
 template <class H>
 struct LossPass {
   int rows, pieces, d;
@@ -38,11 +38,11 @@ struct LossPass {
   double smoothing, elsewhere;  // the smoothed target of a piece that is not the label
   const StepState* state;
   H* exponentials;                         // [rows + spare, pieces]; at the label, later g
-  ExponentialRows<H> product;              // what the product of the exponentials reads and writes beside them
-  int row_parts;                           // parts of a row that it has sums of
+  ExponentialRows<H> product;              // what the product of the exponentials reads and writes besides them
+  int row_parts;                           // parts of a row that have sums
   float* factors;                          // [rows]: scale / s; 0 if there is no label
   H* scaled;                               // [rows + spare, d]: x * scale / s, later e w
-  int column_parts;                        // of the sums over the rows of x, and of w
+  int column_parts;                        // partial sums over the rows of x, and of w
   float *x_partial_sums, *w_partial_sums;  // [column_parts, d]
   float *x_sums, *w_sums;                  // [d]; null if nothing is smoothed
   LossTotals* losses;                      // [row blocks]
@@ -50,7 +50,7 @@ struct LossPass {
 
 // ---- before the product: shifts, and sums over the rows of x and w in parts
 
-// body(v, i) for each of the eight columns of a warp's vectors.
+// Calls body(v, i) for each of the eight columns of a warp's vectors.
 template <int kVectors, class Body>
 __device__ void each(const Body& body) {
 #pragma unroll
@@ -62,7 +62,7 @@ __device__ void each(const Body& body) {
   }
 }
 
-// Adds up what the block's warps hold for the same columns, in their order, and writes it.
+// Adds up what the block's warps hold for the same columns, in the warps' order, and writes it.
 template <int kVectors>
 __device__ void write_sums(float* to, const float (&sums)[kVectors][8], int d) {
   __shared__ float shared[kWarps][kVectors * kPerWarp];
@@ -79,7 +79,7 @@ __device__ void write_sums(float* to, const float (&sums)[kVectors][8], int d) {
   }
 }
 
-// The warp's vectors of a row of d; 0 behind its end.
+// The warp's vectors of a row of d columns; 0 past its end.
 template <int kVectors, class H>
 __device__ void load_row(float (&to)[kVectors][8], const H* row, int d) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -95,7 +95,7 @@ __device__ void add_row(float (&sums)[kVectors][8], const float (&row)[kVectors]
   each<kVectors>([&](int v, int i) { sums[v][i] += row[v][i]; });
 }
 
-// A warp a row: of x in the first column_parts blocks, of w in the others, if there are any.
+// One warp per row: rows of x in the first column_parts blocks, rows of w in the others, if there are any.
 template <class H, int kVectors>
 __global__ void __launch_bounds__(kThreads) label_shifts_kernel(const LossPass<H> a) {
   await_previous();
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kThreads) label_shifts_kernel(const LossPass<H
       load_row(other, a.w + label * a.w_stride, a.d);
       add_row(sums, row);
       each<kVectors>([&](int v, int i) { product += row[v][i] * other[v][i]; });
-      // Of the logit as the product writes it, to within one step of its type.
+      // The shift of the logit as the product writes it, to within one step of its type.
       shift = to_float(from_float<H>(sum_of_warp(product))) * kLog2E - kLabelExponent;
     }
     if (lane == 0) {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kThreads) label_shifts_kernel(const LossPass<H
   }
 }
 
-// ---- after the product: what each row's sum makes of it
+// ---- after the product: each row's sum, its loss, and the factors of the gradients
 
 struct RowSums {
   float sum, most;
@@ -143,7 +143,7 @@ struct RowSums {
 // NaN counts as more than anything.
 __device__ bool is_more(float a, float b) { return a > b || (isnan(a) && !isnan(b)); }
 
-// Of the block's rows, in the threads of its first warp: the others' shares through shared memory.
+// The sums of the block's rows, in the threads of its first warp; the other warps' shares come through shared memory.
 template <class H>
 __device__ RowSums row_sums(const LossPass<H>& a, int row) {
   __shared__ RowSums shared[kWarps][kRowsOfBlock];
@@ -176,8 +176,8 @@ __device__ RowSums row_sums(const LossPass<H>& a, int row) {
   return all;
 }
 
-// Whether no logit is larger than the label's, and none at a lower id as large. Where another one of the label's part
-// is as large, its exponentials tell where: they rise with their logits, but for numbers near 0, of which two may have
+// Whether no logit is larger than the label's, and none at a lower id is as large. If another one of the label's part
+// is as large, the exponentials show where it is: they rise with their logits, except that two logits near 0 may have
 // the same.
 template <class H>
 __device__ bool is_best(const LossPass<H>& a, int row, int label, float logit, const RowSums& others) {
@@ -197,8 +197,8 @@ __device__ bool is_best(const LossPass<H>& a, int row, int label, float logit, c
   return true;
 }
 
-// Adds the row's loss, but for the part that x_sums and w_sums give for all rows at once, writes the gradient at the
-// label, and returns scale / s.
+// Adds the row's loss, except for the part that x_sums and w_sums give for all rows at once, writes the gradient at
+// the label, and returns scale / s.
 template <class H>
 __device__ float finish_row(LossTotals& totals, const LossPass<H>& a, int row, const RowSums& others) {
   const int label = a.product.labels[row];
@@ -206,11 +206,11 @@ __device__ float finish_row(LossTotals& totals, const LossPass<H>& a, int row, c
     return 0;
   }
   const float logit = a.product.label_logits[row], shift = a.product.shifts[row];
-  // The shift knows the logit to within a step of bf16, which beyond 4,096 may be more than an exponential holds.
+  // The shift's logit is exact to a step of bf16, which beyond 4,096 may be more than an exponential holds.
   const float exponential = shifted_exp(logit, shift), at_label = exponential < FLT_MIN ? FLT_MIN : exponential;
   const float sum = others.sum + at_label;
   const double on_label = 1 - a.smoothing - a.elsewhere;
-  // A logit that is beyond what an exponential holds outweighs all others.
+  // A logit beyond what an exponential holds outweighs all others.
   const double log_sum =
       fmax((log2(static_cast<double>(sum)) + static_cast<double>(shift)) * M_LN2, static_cast<double>(others.most));
   const double nll = log_sum - static_cast<double>(logit);
@@ -229,7 +229,7 @@ struct OwnRows {
   static constexpr int kRows = kRowsOfBlock / kWarps;
   Half8<H> values[kRows][kVectors];
 
-  // Calls body(own row, row of the block, vector, column) for what there is.
+  // Calls body(own row, row of the block, vector, column) for the elements that exist.
   template <class Body>
   __device__ static void for_each(const LossPass<H>& a, int first_row, const Body& body) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -263,7 +263,7 @@ struct OwnRows {
   }
 };
 
-// Of 32 columns: the sums of the parts of x (.x) and w (.y), in the first warp.
+// Adds up the partial sums of 32 columns of x (.x) and w (.y), for the first warp.
 template <class H>
 __device__ float2 add_partial(const LossPass<H>& a, int col) {
   __shared__ float2 shared[kWarps][kWarp];
@@ -287,8 +287,8 @@ __device__ float2 add_partial(const LossPass<H>& a, int col) {
   return sum;
 }
 
-// What smoothing needs of 32 columns: their sums, and the rows behind the last one. e's are 1; x's are the sum over its
-// rows times -scale * u, in two parts of which the second is what bf16 does not hold of it, and 0.
+// Writes what smoothing needs of 32 columns: their sums, and the spare rows below the last one. e's are 1; x's are the
+// sum over its rows times -scale * u, in two parts, the second being what bf16 does not hold of it, and then 0.
 template <class H>
 __device__ void finish_columns(const LossPass<H>& a, int block, int blocks) {
   const int col = block * kWarp + static_cast<int>(threadIdx.x) % kWarp;
@@ -324,7 +324,7 @@ __global__ void __launch_bounds__(kThreads) row_losses_kernel(const LossPass<H> 
   }
   const int first = block * kRowsOfBlock, row = first + static_cast<int>(threadIdx.x) % kWarp;
   OwnRows<H, kVectors> own;
-  own.load(a, first);  // on their way while the rows' sums are made
+  own.load(a, first);  // they load while the rows' sums are computed
   const RowSums others = row_sums(a, row);
   if (threadIdx.x < kWarp) {
     LossTotals totals;
@@ -344,8 +344,8 @@ __global__ void __launch_bounds__(kThreads) row_losses_kernel(const LossPass<H> 
 
 // ---- after the gradients' products
 
-// One block: the sums of all rows' losses. Smoothing's share of the other logits, which are the products of all rows of
-// x with all rows of w, is one product of their sums.
+// One block adds up all rows' losses. Smoothing's share of the other logits, which are the products of all rows of x
+// with all rows of w, is one product of their sums.
 template <class H>
 __device__ void add_totals(LossTotals* to, const LossPass<H>& a, int row_blocks) {
   __shared__ double shared[kWarps];
@@ -413,7 +413,7 @@ struct Pieces {
   }
 };
 
-// With a null memory: to know how much is used.
+// A null memory serves to find out how much is used.
 LossPass<Bf16> pass_of(const op::ProjectedLoss& loss, int processors, Pieces& memory) {
   const int64_t rows = loss.x.rows, d = loss.x.cols, pieces = loss.w.rows(),
                 row_parts = divide_up(pieces, kExponentialCols);

@@ -48,8 +48,8 @@ class Graph : public Recording {
   cudaStream_t stream_;
 };
 
-// A block goes from pinned memory to a slot on the GPU beside the computation, and from there to its fixed place in
-// the computation's own order.
+// A block is copied from pinned memory to a slot on the GPU while the GPU computes, and from there to its fixed address
+// in the computation's own order.
 class GpuFeed : public Feed {
  public:
   GpuFeed(CudaBackend& backend, size_t bytes, cudaStream_t compute, cudaStream_t copies)

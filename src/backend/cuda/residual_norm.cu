@@ -9,11 +9,11 @@ using namespace cuda;
 
 template <class H>
 struct Arguments {
-  H* sum;  // or null
+  H* sum;  // may be null
   H* normed;
   float* statistics;
   const H* residual;
-  const H* branch;  // or null
+  const H* branch;  // may be null
   const float *gamma, *beta;
   uint32_t sum_stride, normed_stride, statistics_stride, residual_stride, branch_stride;
   uint32_t rows;
@@ -30,8 +30,8 @@ constexpr int kThreadsAtOnce = Row::kVectors > 2 ? 512
 template <class Row>
 constexpr int kResident = kThreadsAtOnce<Row> / Row::kBlock;
 
-// x = residual + dropout(branch), rounded as memory holds it, so that the backward pass normalises the very same
-// numbers. Absent columns are 0.
+// x = residual + dropout(branch), rounded to 16 bits, so that the backward pass normalises the same numbers. Absent
+// columns are 0.
 template <class Row>
 __device__ void add_branch(Half8<typename Row::Type> (&x)[Row::kVectors], const Arguments<typename Row::Type>& a,
                            uint32_t row) {
@@ -42,7 +42,7 @@ __device__ void add_branch(Half8<typename Row::Type> (&x)[Row::kVectors], const 
   Half8<typename Row::Type> branch[Row::kVectors];
   Row::load(branch, a.branch + row * a.branch_stride, a.cols);
   const DropoutMask mask(a.dropout);
-  Philox words[Row::kVectors] = {};  // made while the rows are on their way; where dropout is off all are kept, times 1
+  Philox words[Row::kVectors] = {};  // computed while the rows load; if dropout is off all are kept, times 1
   if (mask.on()) {
 #pragma unroll
     for (int v = 0; v < Row::kVectors; ++v) {

@@ -14,9 +14,9 @@ using namespace cuda;
 template <class H>
 struct Arguments {
   H* dresidual;  // may be dsum or dnormed
-  H* dbranch;    // or null
+  H* dbranch;    // may be null
   const H* dnormed;
-  const H* dsum;  // or null
+  const H* dsum;  // may be null
   const H* sum;
   const float *statistics, *gamma;
   uint32_t dresidual_stride, dbranch_stride, dnormed_stride, dsum_stride, sum_stride, statistics_stride;
@@ -30,7 +30,7 @@ struct Arguments {
 // The columns of kCount threads, four at a time: thread i has four[...][i].
 template <class Row, int kCount>
 struct Fours {
-  static constexpr int kFours = 2 * Row::kVectors;  // of a thread
+  static constexpr int kFours = 2 * Row::kVectors;  // fours per thread
   float4 four[kFours][kCount];
 
   __device__ void set(int i, const float (&values)[Row::kVectors][8]) {
@@ -59,10 +59,10 @@ struct Fours {
 };
 
 template <class Row>
-using ColumnSums = Fours<Row, Row::kBlock>;  // what the block's threads have added up, each for itself
+using ColumnSums = Fours<Row, Row::kBlock>;  // the running sums of each of the block's threads
 
-// Behind a barrier: to[0], to[1] and, if wanted, to[2], each [cols], = the sums over the block's rows of the two
-// vectors and the third. Each row of threads takes some of the columns.
+// Called after a barrier: writes the sums over the block's rows of the two vectors, and of the third if wanted, to
+// to[0], to[1] and to[2], each [cols]. Each row of threads takes some of the columns.
 template <class Row>
 __device__ void write_sums(float* to, const ColumnSums<Row> (&two)[2], const ColumnSums<Row>& third, bool wanted,
                            int cols) {
@@ -88,22 +88,22 @@ constexpr int kResident = Row::kWhole&& Row::kVectors <= 2 ? 2 : 1;
 template <class Row>
 struct BlockMemory {
   static constexpr bool kAhead = Row::kWhole && Row::kVectors <= 2;
-  static constexpr int kSlots = kAhead ? 2 : 1;       // without kAhead none is used
-  using Slot = uint4[3][Row::kVectors][Row::kBlock];  // what is read of a row: dnormed, sum, dsum
+  static constexpr int kSlots = kAhead ? 2 : 1;       // none is used without kAhead
+  using Slot = uint4[3][Row::kVectors][Row::kBlock];  // the data read of a row: dnormed, sum, dsum
   union {
-    Slot slots[kSlots];              // while there are rows
-    ColumnSums<Row> dparameters[2];  // then: of gamma, of beta
+    Slot slots[kSlots];              // used while there are rows
+    ColumnSums<Row> dparameters[2];  // used afterwards: gamma's and beta's
   };
-  ColumnSums<Row> dbranch;  // registers are few
-  // Not for the widest rows, with which a block would need more memory than all GPUs have (99 KB).
+  ColumnSums<Row> dbranch;  // here because registers are few
+  // False for the widest rows, for which a block would need more memory than some GPUs have (99 KB).
   static constexpr bool kGammaHere = Row::kVectors <= 2;
   Fours<Row, kGammaHere ? Row::kThreads : 1> gamma;
-  // Two in turn: a row's threads write one again only behind the barrier of the other.
+  // Used in turn: a row's threads rewrite one only after the barrier of the other.
   float2 shared[2][Row::kBlock / kWarp];
 };
 
-// What a thread reads of a row. Whole vectors of the two rows that follow are on their way into shared memory while
-// this one is worked on; a thread reads back only what it has copied itself, so no barrier is needed.
+// A thread's input of a row. Whole vectors of the next two rows are copied into shared memory while this one is
+// worked on; a thread reads back only what it has copied itself, so no barrier is needed.
 template <class Row>
 struct Inputs {
   static constexpr bool kAhead = BlockMemory<Row>::kAhead;
@@ -111,7 +111,7 @@ struct Inputs {
 
   Half8<typename Row::Type> dnormed[Row::kVectors], sum[Row::kVectors], dsum[Row::kVectors] = {};
 
-  // In every turn of each thread, also where there is no such row.
+  // Called by every thread in every turn, even if there is no such row.
   __device__ static void fetch(Slot& slot, const Arguments<typename Row::Type>& a, uint32_t row) {
     if constexpr (kAhead) {
       if (row < a.rows) {
@@ -125,7 +125,7 @@ struct Inputs {
     }
   }
 
-  // The row that was fetched last but one, into this slot.
+  // Reads the row that was fetched last but one, into this slot.
   __device__ Inputs(const Slot& slot, const Arguments<typename Row::Type>& a, uint32_t row) {
     if constexpr (kAhead) {
       __pipeline_wait_prior(1);
@@ -162,7 +162,7 @@ struct Inputs {
   }
 };
 
-// Mean and rstd; of a row that is not there, 0.
+// Mean and rstd; 0 if there is no such row.
 template <class H>
 __device__ float2 load_statistics(const Arguments<H>& a, uint32_t row) {
   const float* statistics = a.statistics + row * a.statistics_stride;
@@ -195,8 +195,8 @@ __device__ void write(const Arguments<typename Row::Type>& a, uint32_t row, cons
   }
 }
 
-// Of a row, x = (sum - mean) * rstd and g = dnormed * gamma. Adds its shares of dgamma and dbeta, and returns the
-// thread's sums of g and g x.
+// Computes x = (sum - mean) * rstd and g = dnormed * gamma of a row. Adds its shares of dgamma and dbeta, and returns
+// the thread's sums of g and g x.
 template <class Row>
 __device__ float2 normalise(float (&g)[Row::kVectors][8], float (&x)[Row::kVectors][8],
                             float (&dparameters)[2][Row::kVectors][8], const Inputs<Row>& in, float2 statistics,
@@ -217,7 +217,7 @@ __device__ float2 normalise(float (&g)[Row::kVectors][8], float (&x)[Row::kVecto
       x[v][i] = (x[v][i] - statistics.x) * statistics.y;
       dparameters[0][v][i] += g[v][i] * x[v][i];
       dparameters[1][v][i] += g[v][i];
-      g[v][i] *= gamma[i];  // 0 where there is no column
+      g[v][i] *= gamma[i];  // 0 if there is no column
       sums = add(sums, {g[v][i], g[v][i] * x[v][i]});
     }
   }
@@ -252,13 +252,13 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
   keep_gamma<Row>(memory, a);
   float dparameters[2][Row::kVectors][8] = {};  // dgamma, dbeta
   memory.dbranch.set(threadIdx.x, dparameters[0]);
-  // No second rows are asked for before all the block's first ones, which work can begin with.
+  // The second rows are requested only after all the block's first ones, with which work can begin.
   __syncthreads();
   Inputs<Row>::fetch(memory.slots[BlockMemory<Row>::kSlots - 1], a, row + step);
   for (int turn = 0; row < a.rows; row += step, turn ^= 1) {
     const float2 statistics = next;
     next = load_statistics(a, row + step);
-    Philox words[Row::kVectors];  // made while the row is on its way
+    Philox words[Row::kVectors];  // computed while the row loads
     if (mask.on()) {
 #pragma unroll
       for (int v = 0; v < Row::kVectors; ++v) {
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(Row::kBlock, kResident<Row>)
     }
     write<Row>(a, row, mask, words, d, memory.dbranch);
   }
-  // In the last turn a block may have no row for some of its threads: they meet as often as the others.
+  // In the last turn some of a block's threads may have no row: they wait as often as the others.
   const uint32_t first = blockIdx.x * Row::kRowsPerBlock;
   if (Row::kThreads > kWarp && a.rows > first && (a.rows - first - 1) % step < Row::first_row() - first) {
     Row::wait_for_row();
@@ -337,7 +337,7 @@ void op::ResidualNormBackward::run(CudaBackend& gpu) const {
     float* parts = gpu.late_sums().room(int64_t{blocks} * sums.count * cols);
     const auto kernel = residual_norm_backward_kernel<Row>;
     constexpr int kBytes = sizeof(BlockMemory<Row>);
-    static_assert(kBytes <= 99 * 1024);  // what each GPU from compute capability 8.0 on gives to a block
+    static_assert(kBytes <= 99 * 1024);  // every GPU from compute capability 8.0 on gives this to a block
     launch("residual_norm_backward", kernel, {blocks, Row::kBlock, kBytes, gpu.queue()}, parts, arguments);
     gpu.late_sums().add(sums, parts, blocks);
   });

@@ -27,7 +27,7 @@ __device__ uint64_t most_of_warp(uint64_t key) {
   return uint64_t{high} << 32 | __reduce_max_sync(0xFFFFFFFF, low);
 }
 
-// The thread's best candidate behind `last`, or 0 where it has no more. NaN counts as -infinity: such a row's
+// The thread's best candidate after the last one taken, or 0 if it has no more. NaN counts as -infinity: such a row's
 // probabilities are NaN, and its ids are still ids.
 template <class Row>
 __device__ uint64_t best_behind(const Row& row, float last_logit, int last_id) {
@@ -53,7 +53,7 @@ struct Arguments {
   int k;
 };
 
-// A block a row. The best of the block are found one after the other; a thread looks through its logits again only
+// One block per row. The best of the block are found one after the other; a thread looks through its logits again only
 // when its own best has been taken.
 template <class Row>
 __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks)
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(Row::kThreads, Row::kBlocks)
   constexpr int kWarps = Row::kThreads / kWarp;
   __shared__ float shared_most[kWarp];
   __shared__ float3 shared_sums[kWarp];
-  __shared__ uint64_t shared_keys[2][kWarp];  // in turn: one is written again only behind the barrier of the other
+  __shared__ uint64_t shared_keys[2][kWarp];  // used in turn: one is rewritten only after the barrier of the other
   const int64_t r = blockIdx.x;
   Row row(a.logits + r * a.stride, a.cols);
   const float most = most_of_block<Row::kThreads>(row.largest(), shared_most);
