@@ -7,13 +7,13 @@ namespace tandem::observe {
 
 namespace {
 
-constexpr double kGood = 0.4, kSome = 0.1;  // of the measured peak
-// Of the power limit. GPUs that wait draw 11 to 21 % of it, GPUs that work half and more.
+constexpr double kGood = 0.4, kSome = 0.1;  // shares of the measured peak
+// Shares of the power limit. GPUs that wait draw 11 to 21 % of it, GPUs that work half of it or more.
 constexpr double kLowPower = 0.35, kHighPower = 0.5;
 constexpr double kBusy = 90;      // percent of "utilisation"
-constexpr double kWaiting = 0.3;  // of a step
+constexpr double kWaiting = 0.3;  // share of a step
 
-// The mean over `all` of what is finite; NaN if nothing is.
+// Mean of the finite values of `all`; NaN if there is none.
 template <class Item, class Value>
 double mean_of(const std::vector<Item>& all, const Value& value_of) {
   std::vector<double> known;
@@ -83,7 +83,7 @@ const char* label_of(const GpuWork& w) {
 
 }  // namespace
 
-// Small kernels are busy at little power too, but their steps do not wait.
+// Small kernels also keep a GPU busy at little power, but their steps do not wait.
 bool GpuWork::spins() const {
   const bool waits = std::isfinite(idle) ? idle >= kWaiting : !(share() >= kSome);
   return utilisation >= kBusy && power_share() < kLowPower && waits;

@@ -7,9 +7,9 @@ namespace tandem::observe {
 
 namespace {
 
-// A link is taken for full from here on: TCP moves 84 to 95 % of a port's speed.
+// A link counts as full from this share on: TCP moves 84 to 95 % of a port's speed.
 constexpr double kFull = 0.7;
-// The rate is known well enough to name the port when its two bounds are within this factor.
+// The rate is known well enough to name the port if its two bounds are within this factor.
 constexpr double kSure = 1.5;
 
 Verdict of_one_rank(const Exchange& e) {
@@ -81,7 +81,7 @@ Verdict network(const Exchange& e) {
   }
   Verdict v{.label = label_of(e.waits), .confidence = confidence_by(e.clocks.front().windows.size())};
   if (!e.all_read()) {
-    v.confidence = Confidence::low;  // the ranks that were not read may be the ones that all wait for
+    v.confidence = Confidence::low;  // a rank that was not read may be the one that all wait for
   }
   v.add("ranks", e.ranks).add("step", e.waits.step, "s").add("exposed", e.waits.exposed, "s");
   v.add("exposed_share", e.waits.exposed_share()).add("waiting_for_ranks_share", e.waits.others_share());
@@ -136,7 +136,7 @@ Verdict slow_rank(const Exchange& e) {
   const bool beyond = lost >= kWorth && slow.excess() > student_t_995(static_cast<int>(slow.windows) - 1) * slow.noise;
   Verdict v{.label = beyond ? "slow_rank" : "even", .confidence = confidence_by(slow.windows)};
   if (!e.all_read() && !beyond) {
-    v.confidence = Confidence::low;  // another may be the one
+    v.confidence = Confidence::low;  // a rank that was not read may be the slow one
   }
   v.add("slowest_rank", slow.rank).add("slowest_own", slow.own, "s").add("median_own_of_others", slow.others, "s");
   v.add("lost_per_step", slow.excess(), "s").add("lost_share", lost).add("step", slow.step, "s");
