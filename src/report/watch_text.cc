@@ -12,7 +12,7 @@ namespace tandem::report {
 
 namespace {
 
-size_t width_of(const std::string& text) {  // in characters
+size_t width_of(const std::string& text) {  // characters, not bytes
   return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 

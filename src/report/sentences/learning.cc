@@ -29,7 +29,7 @@ std::string slope_text(const Named& n, const observe::Trend& t) {
                      t.fit.slope * way, n.digits, n.unit, t.fit.points, grouped(t.first_step), t.fit.noise, n.digits);
 }
 
-// What each trend says, with `between` them.
+// The texts of both trends, with `between` them.
 template <class Text>
 std::string of_both(const observe::Learning& l, const char* between, const Text& text) {
   return fmt::format("{}{}{}", l.nll_trend ? text(kNll, *l.nll_trend) : "", l.nll_trend && l.bleu_trend ? between : "",

@@ -22,7 +22,7 @@ std::string network_opening(const observe::Exchange& e, const std::string& label
   return (label == "network_bound" ? "Yes: " : label == "partly" ? "In part: " : "No: ") + waiting;
 }
 
-// ": it is a 100 Mbit port", as far as the rate while transferring shows it.
+// ": it is a 100 Mbit port", if the rate while transferring shows it.
 std::string port_text(const observe::Exchange& e) {
   const double port = observe::port_of(e);
   const std::string name = std::isfinite(port) ? port_name(port) : "";
@@ -111,7 +111,7 @@ std::string regression_text(const observe::WaitAndStep& together) {
       together.windows, fit.slope, fit.lower, fit.upper, together.correlation);
 }
 
-// What speaks for a rank's being slow, as far as it was measured.
+// The cause of a rank's slowness, if it was measured.
 std::string cause_text(const observe::SlowestRank& slow) {
   if (slow.data > slow.excess() / 2) {
     return fmt::format("it waits {} longer for data", seconds_text(slow.data));
@@ -135,7 +135,7 @@ std::string slow_text(const observe::SlowestRank& slow) {
                                                     : "");
 }
 
-// No rank is slow by itself, but another one may be in every window.
+// No single rank is slow, but each window may have another slowest one.
 std::string even_text(const observe::Exchange& e) {
   const observe::SlowestRank& slow = e.slowest;
   const bool in_turn = e.waits.others_share() >= observe::kWorth;

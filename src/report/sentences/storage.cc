@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kNoCheckpoint = "There is no checkpoint yet.";
 
-// What the checkpoints still to come and the other programs do to the disk.
+// How checkpoints to come and other programs fill the disk.
 std::string trend_text(const observe::DiskSpace& space, bool ended) {
   const bool to_come = space.to_come > 0;
   const std::string own =
@@ -28,7 +28,7 @@ std::string trend_text(const observe::DiskSpace& space, bool ended) {
                              human_duration(space.seconds_to_full()));
 }
 
-// Of checkpoints; nobody has a billion.
+// Whether a number of checkpoints makes sense: nobody has a billion.
 bool is_count(double value) { return value >= 0 && value < 1e9; }
 
 std::string kept_text(const observe::CheckpointFacts& facts) {
