@@ -184,22 +184,22 @@ Verdict how_long(const Duration& d) {
   v.add("steps", static_cast<double>(d.steps)).add("elapsed_seconds", d.elapsed, "s").add("pairs", d.pairs);
   v.add("source_tokens", d.source_tokens).add("target_tokens", d.target_tokens);
   v.add("epochs", d.epochs).add("seconds_per_step", d.pace.seconds, "s");
-  if (d.price > 0) {
+  if (d.has_price()) {
     v.add("cost", d.cost(d.elapsed));
   }
-  if (d.end) {
+  if (d.ended()) {
     return v;
   }
   v.add("steps_left", d.left.steps).add("seconds_left", d.left.seconds, "s");
   v.add("seconds_left_low", d.left.low, "s").add("seconds_left_high", d.left.high, "s");
   v.add("silence_seconds", d.silence, "s");
-  if (d.price > 0) {
+  if (d.has_price()) {
     v.add("cost_in_all", d.cost(d.elapsed + d.left.seconds));
   }
   v.label = d.silence > std::max(kSilence, 20 * d.pace.seconds) ? "silent" : "running";
-  v.confidence = std::isnan(d.left.seconds) || !d.pace.has_error() ? Confidence::low
-                 : d.left.high - d.left.low > d.left.seconds       ? Confidence::medium
-                                                                   : Confidence::high;
+  v.confidence = !d.left.known() || !d.pace.has_error()      ? Confidence::low
+                 : d.left.high - d.left.low > d.left.seconds ? Confidence::medium
+                                                             : Confidence::high;
   return v;
 }
 

@@ -1,6 +1,7 @@
 // How long a step and the whole run take.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -26,6 +27,8 @@ struct Left {
   double steps = kUnknown;                 // NaN: not known
   double seconds = kUnknown;               // NaN: not known
   double low = kUnknown, high = kUnknown;  // 95 % interval of `seconds`
+  bool known() const { return !std::isnan(seconds); }
+  bool has_interval() const { return high > low; }
 };
 
 struct Duration {
@@ -39,6 +42,8 @@ struct Duration {
   double silence = 0;              // seconds since the newest record
   double price = 0;                // cost of an hour; 0 = not given
   bool many_hosts = false;
+  bool ended() const { return trained && end.has_value(); }
+  bool has_price() const { return price > 0; }
   double cost(double seconds) const { return seconds / 3600 * price; }
 };
 // `now`: Unix seconds, or 0 if the time of reading means nothing (a copy).
@@ -57,6 +62,7 @@ struct StepTimes {
   double data_share() const { return sums.data_seconds / sums.step_seconds(); }
   double communication_share() const { return sums.communication_seconds / sums.step_seconds(); }
   double steps_per_record() const { return sums.steps / static_cast<double>(records); }
+  bool every_step_recorded() const { return steps_per_record() < 1.5; }
   double pause_share() const { return sums.pause_seconds() / all(); }
 };
 StepTimes step_times_of(const RankMetrics& metrics);

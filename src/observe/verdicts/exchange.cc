@@ -204,6 +204,20 @@ double Waits::step_with_share(double share) const {
   return step_without_network() + std::max(transfer * share - hidden, 0.0);
 }
 
+Bottleneck Waits::bottleneck() const {
+  if (exposed_share() >= kWorth) {
+    return exposed >= std::max(compute, data) ? Bottleneck::network : Bottleneck::network_in_part;
+  }
+  return ranks_wait() ? Bottleneck::slow_rank : Bottleneck::none;
+}
+
+SlowCause SlowestRank::cause() const {
+  return data > excess() / 2                         ? SlowCause::data
+         : throttled > kWorth                        ? SlowCause::throttled
+         : clock_mhz < (1 - kWorth / 2) * others_mhz ? SlowCause::low_clock
+                                                     : SlowCause::compute;
+}
+
 Exchange exchange_of(const RunData& run) {
   Exchange e{.ranks = ranks_of(run), .clocks = clocks_of(run)};
   if (e.clocks.empty()) {
@@ -234,6 +248,8 @@ double Exchange::sent_over_planned() const {
   const double planned = clocks.front().setup.planned_sent_bytes;
   return planned > 0 ? clocks.front().mean(&TrainPoint::sent_bytes) / planned : kUnknown;
 }
+
+bool Exchange::sent_as_planned() const { return std::fabs(sent_over_planned() - 1) <= 0.01; }
 
 double Exchange::bf16_step() const {
   const double share = bf16_share(clocks.front().setup);

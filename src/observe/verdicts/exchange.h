@@ -37,6 +37,8 @@ ProbePoint probed(const RankMetrics& metrics);
 // The same without probes taken during start, validation or checkpoint; all probes if few are left.
 ProbePoint probed_in_steps(const RankMetrics& metrics);
 
+enum class Bottleneck : uint8_t { none, slow_rank, network_in_part, network };
+
 // What ranks wait for, in seconds of a mean step. The slowest rank, which waits least, waits only for the network; what
 // the others wait beyond that, they wait for that rank.
 struct Waits {
@@ -49,6 +51,8 @@ struct Waits {
 
   double exposed_share() const { return exposed / step; }
   double others_share() const { return others / step; }
+  bool ranks_wait() const { return others_share() >= kWorth; }  // much, for slower ranks
+  Bottleneck bottleneck() const;
   double step_without_network() const { return step - exposed; }
   // Seconds of a step that sends a share of the bytes: what was hidden behind compute still is.
   double step_with_share(double share) const;
@@ -66,6 +70,8 @@ struct LinkTraffic {
   double payload_over_planned = kUnknown;
 
   double stated_share() const { return 8 * bytes_per_second / stated_bits; }
+  bool states_speed() const { return stated_bits > 0; }
+  bool used_by_others() const { return payload_over_planned > 1 + kWorth; }
 };
 
 // How step time, wait and bytes of the first rank's windows are related.
@@ -75,7 +81,12 @@ struct WaitAndStep {
   double correlation = kUnknown;       // correlation of wait and step time; NaN: one of them does not vary
   double rate_correlation = kUnknown;  // correlation of bytes per second and step time
   LineFit fit{};                       // step time over wait, if they vary
+
+  bool same_bytes() const { return bytes_spread < 0.01; }               // every step sends the same
+  bool follows() const { return !(fit.lower <= 0 && fit.upper >= 0); }  // step time follows the wait
 };
+
+enum class SlowCause : uint8_t { data, throttled, low_clock, compute };
 
 // The rank whose own work takes longest, and the others' median.
 struct SlowestRank {
@@ -91,6 +102,8 @@ struct SlowestRank {
   double clock_mhz = kUnknown, others_mhz = kUnknown;
 
   double excess() const { return own - others; }
+  SlowCause cause() const;
+  bool caught_up() const { return lately < kWorth / 2 * step; }  // in the newest third of the windows
 };
 
 struct Exchange {
@@ -106,6 +119,7 @@ struct Exchange {
   bool measured() const;         // a step's communication is recorded
   double transfer_rate() const;  // bytes per second while transferring
   double sent_over_planned() const;
+  bool sent_as_planned() const;
   double bf16_step() const;    // seconds of a step if gradients were sent as bf16; NaN: they are
   bool worth_what_if() const;  // the wait is large enough to ask what a step would be without it
 };

@@ -47,6 +47,12 @@ void add_clocks(GpuWork& w, const std::vector<RankClock>& clocks) {
   }
 }
 
+// Whether a rank computes on a GPU: its probes found one, or its backend is called cuda.
+bool on_gpu(const RankMetrics& metrics, const ProbePoint& probe) {
+  return !metrics.gpu_name.empty() || std::isfinite(probe.gpu_power_watts) ||
+         setup_of(metrics).backend.find("cuda") != std::string::npos;
+}
+
 void add_probes(GpuWork& w, const RunData& run) {
   std::vector<ProbePoint> probes;
   for (const RankMetrics& metrics : run.ranks) {
@@ -56,8 +62,7 @@ void add_probes(GpuWork& w, const RunData& run) {
         w.reasons.insert(point.gpu_throttle);
       }
     }
-    w.gpu = w.gpu || !metrics.gpu_name.empty() || std::isfinite(probes.back().gpu_power_watts) ||
-            setup_of(metrics).backend.find("cuda") != std::string::npos;
+    w.gpu = w.gpu || on_gpu(metrics, probes.back());
   }
   w.power = mean_of(probes, &ProbePoint::gpu_power_watts);
   w.power_limit = mean_of(probes, &ProbePoint::gpu_power_limit_watts);

@@ -32,6 +32,9 @@ struct GpuWork {
   bool spins() const;  // busy at little power, while steps wait
   // No step is faster than its own products: if it seems so, the peak was measured while something else ran.
   bool exceeds_peak() const { return share() > 1.03; }
+  bool power_capped() const { return capped > kWorth; }
+  bool many_dead_rows() const { return dead_row_share >= 0.03; }
+  bool slowed_down() const { return throttled > 0.01; }
 };
 GpuWork gpu_work_of(const RunData& run, const std::vector<RankClock>& clocks);
 

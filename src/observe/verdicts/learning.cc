@@ -80,7 +80,7 @@ Outlook outlook_of(const Trend& seen, const RunPlan& plan, double seconds_per_st
   Outlook outlook;
   outlook.steps = std::min(kHour / seconds_per_step, static_cast<double>(seen.last_step - seen.first_step));
   outlook.seconds = outlook.steps * seconds_per_step;
-  if (plan.rate_at && outlook.steps >= 1) {
+  if (plan.rate_at && outlook.known()) {
     outlook.rates = {plan.rate_at((seen.first_step + seen.last_step) / 2),
                      plan.rate_at(seen.last_step + static_cast<int64_t>(outlook.steps) / 2)};
   }
@@ -150,7 +150,7 @@ void add_ahead(Verdict& v, const std::string& name, const char* unit, const Tren
 
 void add_outlook(Verdict& v, const Learning& l) {
   const Outlook& outlook = l.outlook;
-  if (l.shifted() || !(outlook.steps >= 1)) {
+  if (l.shifted() || !outlook.known()) {
     return;
   }
   v.add("steps_ahead", outlook.steps).add("seconds_ahead", outlook.seconds, "s");

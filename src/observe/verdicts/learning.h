@@ -1,6 +1,7 @@
 // How well the model learns: its losses and scores, its non-finite numbers, its learning rate.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,8 +76,9 @@ Finiteness finiteness_of(const RankMetrics& metrics);
 
 // What more training would bring if the trend continues.
 struct Outlook {
-  double steps = 0;  // steps of an hour, at most as many as the trend was seen over; below 1: not known
+  double steps = 0;  // steps of an hour, at most as many as the trend was seen over
   double seconds = 0;
+  bool known() const { return steps >= 1; }
   struct Rates {  // planned learning rates
     double seen = 0, ahead = 0;
     bool falls() const { return ahead < seen / 2; }
@@ -103,6 +105,11 @@ struct Learning {
   Rise valid_rise{}, sample_rise{};  // since the best
   bool bleu_risen = false;           // since the best
 
+  size_t measured() const { return std::max(nll.size(), bleu.size()); }
+  // Without a trend: enough validations for one, whose score is always the same.
+  bool never_changes() const { return measured() >= kFewestValidations; }
+  bool above_best() const { return best + 1 < valid.size(); }
+  bool training_above_validation() const { return training > valid.y.back(); }
   double gap_at(size_t i) const { return valid.y[i] - sample.y[i]; }
   const Trend& first_trend() const { return nll_trend ? *nll_trend : *bleu_trend; }
   bool shifted() const { return (nll_trend && nll_trend->shift != 0) || (bleu_trend && bleu_trend->shift != 0); }

@@ -16,11 +16,11 @@ Verdict of_one_rank(const Exchange& e) {
   return {.label = "single", .confidence = e.clocks.empty() ? Confidence::low : Confidence::high};
 }
 
-const char* label_of(const Waits& w) {
-  if (w.exposed_share() >= kWorth) {
-    return w.exposed >= std::max(w.compute, w.data) ? "network_bound" : "partly";
-  }
-  return w.others_share() >= kWorth ? "slow_rank" : "no";
+const char* label_of(Bottleneck bottleneck) {
+  return bottleneck == Bottleneck::network           ? "network_bound"
+         : bottleneck == Bottleneck::network_in_part ? "partly"
+         : bottleneck == Bottleneck::slow_rank       ? "slow_rank"
+                                                     : "no";
 }
 
 void add_bytes(Verdict& v, const Exchange& e) {
@@ -36,7 +36,7 @@ void add_link(Verdict& v, const Exchange& e) {
   v.add("rate", rate, "B/s").add("rate_bits", 8 * rate, "bit/s").add("link_bits", e.link.stated_bits, "bit/s");
   v.add("link_share", e.link.stated_share());
   v.add("transfer_rate", e.waits.measured ? e.transfer_rate() : kUnknown, "B/s");
-  if (v.label == "network_bound" && std::isfinite(port_of(e))) {
+  if (e.waits.bottleneck() == Bottleneck::network && std::isfinite(port_of(e))) {
     v.add("port_bits", port_of(e), "bit/s");
   }
 }
@@ -79,7 +79,7 @@ Verdict network(const Exchange& e) {
   if (!e.measured()) {
     return {.label = "empty"};
   }
-  Verdict v{.label = label_of(e.waits), .confidence = confidence_by(e.clocks.front().windows.size())};
+  Verdict v{.label = label_of(e.waits.bottleneck()), .confidence = confidence_by(e.clocks.front().windows.size())};
   if (!e.all_read()) {
     v.confidence = Confidence::low;  // a rank that was not read may be the one that all wait for
   }

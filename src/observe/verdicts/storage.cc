@@ -103,7 +103,7 @@ double CheckpointFacts::bytes(bool for_inference) const {
 
 double DiskSpace::room() const { return std::max(now - to_come, 0.0); }
 
-double DiskSpace::seconds_to_full() const { return room() <= 0 ? 0 : rate > 0 ? room() / rate : kAnyNumber; }
+double DiskSpace::seconds_to_full() const { return used_up() ? 0 : fills() ? room() / rate : kAnyNumber; }
 
 double Storage::free_bytes() const {
   return std::isfinite(checkpoint.disk_free_bytes) ? checkpoint.disk_free_bytes : disk ? disk->now : kUnknown;
@@ -114,9 +114,7 @@ double Storage::room_for() const {
   return std::isfinite(free) && full > 0 ? std::floor(free / full) : kUnknown;
 }
 
-double Storage::seconds_to_full() const {
-  return disk && disk->rate > 0 && !ended ? disk->seconds_to_full() : kUnknown;
-}
+double Storage::seconds_to_full() const { return disk && disk->fills() && !ended ? disk->seconds_to_full() : kUnknown; }
 
 Storage storage_of(const RunData& run, const CheckpointFacts& checkpoint, const Duration& duration) {
   Storage storage{.checkpoint = checkpoint, .ended = duration.end.has_value()};

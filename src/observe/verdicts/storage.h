@@ -34,6 +34,9 @@ struct CheckpointFacts {
   double inference_bytes() const { return bytes(true); }
 };
 
+// Whether a number of checkpoints makes sense: nobody has a billion.
+inline bool is_count(double checkpoints) { return checkpoints >= 0 && checkpoints < 1e9; }
+
 // A disk as the probes of a rank's host measured it. The run's own checkpoints, if known, are not part of the trend, as
 // the config limits how many are kept.
 struct DiskSpace {
@@ -45,6 +48,8 @@ struct DiskSpace {
 
   double room() const;             // free bytes minus these; 0 at least
   double seconds_to_full() const;  // infinite: it does not fill up
+  bool used_up() const { return room() <= 0; }
+  bool fills() const { return rate > 0; }
 };
 
 struct Storage {
