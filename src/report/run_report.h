@@ -23,6 +23,7 @@ struct RunReport {
   observe::RunData run;
   observe::RunPlan plan;
   std::vector<Answer> answers;
+  bool ended = false;
   double time = 0;  // Unix seconds when it was made
 };
 

@@ -90,10 +90,7 @@ std::string watch_screen(std::span<const RunReport> reports, int columns, int ro
 }
 
 bool all_ended(std::span<const RunReport> reports) {
-  return !reports.empty() && std::ranges::all_of(reports, [](const RunReport& report) {
-    const Answer* how_long = how_long_of(report);
-    return how_long != nullptr && how_long->verdict.label == "ended";
-  });
+  return !reports.empty() && std::ranges::all_of(reports, &RunReport::ended);
 }
 
 }  // namespace tandem::report
