@@ -76,8 +76,10 @@ std::string opening(const observe::Verdict& v) {
 
 std::string too_early_text(const observe::Learning& l) {
   if (l.never_changes()) {
-    return fmt::format("That cannot be said yet: there are too few losses, and BLEU is always {:.2f}.",
-                       l.bleu.y.back());
+    return l.bleu.size() == 0
+               ? fmt::format("That cannot be said yet: NLL is always {:.4f} nats.", l.nll.y.back())
+               : fmt::format("That cannot be said yet: there are too few losses, and BLEU is always {:.2f}.",
+                             l.bleu.y.back());
   }
   std::string text = fmt::format("That cannot be said yet: {} validation{}, and a slope with its noise wants {}",
                                  l.measured(), plural(l.measured()), observe::kFewestValidations);
