@@ -1,4 +1,4 @@
-// Elements and numbers. Text enters the page here only, and only as text.
+// Elements and numbers. Text enters the page only here, and only as text.
 const byId = (id) => document.getElementById(id);
 
 const el = (tag, properties, ...children) => {
@@ -20,7 +20,7 @@ const words = (value) => (typeof value === 'string' ? value : '');
 const fields = (value) => (value && typeof value === 'object' && !Array.isArray(value) ? value : {});
 const spaced = (name) => words(name).replaceAll('_', ' ');
 
-// Four significant digits, large counts in groups of three.
+// A number with four significant digits; large counts in groups of three.
 const number = (value) => {
   if (!isNumber(value)) return '–';
   const size = Math.abs(value);
@@ -29,7 +29,7 @@ const number = (value) => {
   return value.toLocaleString('en-US', {maximumSignificantDigits: size >= 1000 ? 5 : 4});
 };
 
-// Short enough for an axis.
+// A number short enough for an axis.
 const tick = (value) => {
   if (!isNumber(value)) return '';
   const size = Math.abs(value);
@@ -54,7 +54,7 @@ const moment = (seconds) => {
   return Number.isNaN(date.getTime()) ? '–' : date.toISOString().replace('T', ' ').slice(0, 16) + ' UTC';
 };
 
-// A table in a box that scrolls by itself. The first cell of a row is its heading.
+// A table in a box of its own that scrolls. The first cell of a row is its heading.
 const table = (caption, head, rows, kind) => el('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption},
   el('table', {class: kind || ''},
     el('thead', {}, el('tr', {}, head.map((name) => el('th', {scope: 'col'}, name)))),
@@ -63,7 +63,7 @@ const table = (caption, head, rows, kind) => el('div', {class: 'scroll', tabinde
 
 const section = (title, ...children) => el('section', {}, el('h2', {}, title), ...children);
 
-// A fold whose content is made when it is opened; `key` keeps it open when the page is drawn anew.
+// A fold whose content is made when it is opened; `key` keeps it open when the page is redrawn.
 const opened = new Set();
 const fold = (key, title, make) => {
   const details = el('details', {'data-key': key}, el('summary', {}, title));

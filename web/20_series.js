@@ -1,5 +1,5 @@
 // Curves as the charts draw them: from the tables of one or several runs.
-const widths = [1, 3, 5, 11, 21, 51, 101];  // points that the smoothing's steps take together
+const widths = [1, 3, 5, 11, 21, 51, 101];  // points averaged at each position of the smoothing slider
 
 // Mean over the neighbours on both sides, so that nothing is shifted.
 const smoothed = (values, width) => {
@@ -19,7 +19,7 @@ const smoothed = (values, width) => {
   });
 };
 
-// {name, x, mean, low, high}: points without a place on the axis are left out; low and high may be missing.
+// {name, x, mean, low, high}: points without a place on the axis are left out; low and high may be null.
 const curveOf = (run, line, axis, width) => {
   const from = fields(fields(run.tables)[line.table]);
   const column = fields(fields(from.columns)[line.column]);
@@ -40,7 +40,7 @@ const curveOf = (run, line, axis, width) => {
   return curve;
 };
 
-// Parts of a stack as their sum, to lay runs over each other.
+// The sum of a stack's parts, so that runs can be compared in one chart.
 const totalOf = (curves) => {
   const first = curves[0];
   const mean = first.mean.map((_, i) => curves.reduce((sum, curve) => sum + (curve.mean[i] || 0), 0));
@@ -70,7 +70,7 @@ const chartsOf = (runs, axis, width) => {
   return [...charts.values()].filter((chart) => chart.curves.length > 0);
 };
 
-// Rows over all places of all curves, as dygraphs wants them; with `bands` each value is [low, mean, high].
+// Rows for dygraphs, one for each x of any curve; with `bands` each value is [low, mean, high].
 const rowsOf = (curves, bands) => {
   const places = [...new Set(curves.flatMap((curve) => curve.x))].sort((a, b) => a - b);
   const at = new Map(places.map((x, i) => [x, i]));

@@ -46,7 +46,7 @@ class ChartCard {
     };
   }
 
-  // With the card in the page.
+  // Needs the card to be in the page.
   draw() {
     this.label();
     this.drawLegend();
@@ -74,7 +74,7 @@ class ChartCard {
 
   zoom(window) { this.graph.updateOptions({dateWindow: this.window(window)}); }
 
-  // What to show: all of it where null is asked for, and room on both sides where that is a single place.
+  // The range to show: all if null is asked for; a single place gets room on both sides.
   window(asked) {
     const ends = this.chart.curves.flatMap(({x}) => (x.length > 0 ? [x[0], x[x.length - 1]] : []));
     const first = Math.min(...ends);
@@ -123,7 +123,7 @@ class ChartCard {
     return canvas;
   }
 
-  // Values at x, or the last ones.
+  // Shows the values at x, or the last ones if x is null.
   show(x) {
     this.cursor = x;
     this.at.textContent = x === null ? '' : this.place(x);

@@ -1,4 +1,4 @@
-// Below the curves: validations, time, samples, events, settings, environment.
+// The part below the curves: validations, time, samples, events, settings, environment.
 const validations = (run) => {
   const rows = list(run.validations);
   if (rows.length === 0) return null;

@@ -1,7 +1,7 @@
-// Draws the data, and draws it anew when `tandem watch` has new data.
+// Draws the data, and redraws it when `tandem watch` has new data.
 const state = {data: null, chosen: null, axis: 'step', smoothing: 0, window: null, cards: new Map(), drawn: ''};
 
-// The last part of a path that says something, and more of it where several runs would get the same name.
+// Short names: the last part of a path other than "run", or more parts if several runs would get the same name.
 const shortNames = (runs) => {
   const parts = runs.map((run) => words(run.run).split('/').filter((part) => part !== ''));
   for (let take = 1; take < 20; ++take) {
@@ -125,10 +125,10 @@ const setControls = () => {
   addEventListener('afterprint', print(false));
 };
 
-// Asks for the data whenever the server says that it changed, and every few seconds while it cannot say so.
+// Fetches the data whenever the server reports a change, and every few seconds while it cannot report.
 const follow = () => {
   const live = byId('live');
-  const query = location.search;  // the token, where there is one
+  const query = location.search;  // the token, if there is one
   let version = '';
   let asking = false;
   let again = false;

@@ -1,7 +1,7 @@
 // A file that grows by whole pieces: a piece is there completely or not at all.
 //
 // Every piece goes to the kernel at once (one write call, microseconds), so a killed process loses none. Once the file
-// is open nothing here fails: what cannot be written (a full disk) is dropped, and the first time a warning says so.
+// is open, append() and sync() never fail: data that cannot be written (full disk) is dropped, with one warning.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class AppendFile {
 
   void append(std::string_view piece);
   void truncate(int64_t size);  // fails if the system refuses
-  void sync();                  // onto the disk itself
+  void sync();                  // flushes to the disk
 
   const std::filesystem::path& path() const { return path_; }
   int64_t size() const { return size_; }
@@ -30,7 +30,7 @@ class AppendFile {
   int file_ = -1;
   int64_t size_ = 0;
   bool warned_ = false;
-  bool broken_ = false;  // half a piece could not be taken back: nothing more is written
+  bool broken_ = false;  // a partly written piece could not be removed: no more is written
 };
 
 }  // namespace tandem::observe

@@ -7,7 +7,7 @@ namespace tandem::observe {
 
 namespace {
 
-// What the means of a record are means over.
+// The weights of a record's means.
 struct Extent {
   double tokens = 0, steps = 0, seconds = 0;
 
@@ -57,7 +57,7 @@ Extent extent_of(const Record& record) {
   return {tokens > 0 ? tokens : steps, steps, known(record, "step_seconds", steps)};
 }
 
-// Files of earlier versions have no counts in their train records.
+// Adds the counts that train records of earlier versions do not have.
 Record counted(Record record) {
   if (record.kind != "train") {
     return record;
@@ -116,7 +116,7 @@ Record merged(const Record& first_record, const Record& second_record) {
       both.fields.emplace_back(name, value);
     }
   }
-  for (const auto& [name, value] : first.fields) {  // what only the first has: names that are said once, and the like
+  for (const auto& [name, value] : first.fields) {  // fields of the first only, such as names recorded once
     const bool of_a_moment = std::holds_alternative<std::string>(value) && name == "gpu_throttle";
     if (!of_a_moment && !second.number(name) && second.text(name) == nullptr) {
       both.fields.emplace_back(name, value);

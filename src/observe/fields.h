@@ -1,7 +1,7 @@
 // The records of a run's metrics (metrics/<rank>.jsonl) and all their fields. This is the one place that knows a
 // field's name, its unit, what it means and how the values of two neighbouring records become one; the trainer's
 // writer, the thinning of old files, the reader, Prometheus and the tables in docs/formats.md follow it. A new metric
-// is a member and a row here, and the place where it is measured.
+// needs a member and a row here, and code that measures it.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,16 @@ namespace tandem::observe {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();  // not in the record, or measured as NaN
 
-// The steps up to and with `step`, since the record before. Amounts that are sums are 0 if they are not recorded.
+// The steps after the previous record, up to and including `step`. Sums are 0 if they are not recorded.
 struct TrainPoint {
   int64_t step = 0;
-  double time = 0;  // Unix seconds of the end
+  double time = 0;  // Unix seconds at the end
   double loss = kUnknown, nll = kUnknown, accuracy = kUnknown;
   double learning_rate = kUnknown, gradient_norm = kUnknown, clipped_gradient_norm = kUnknown, epoch = kUnknown;
-  double pairs = 0, source_tokens = 0, target_tokens = 0;  // sums here, means a step in the file
+  double pairs = 0, source_tokens = 0, target_tokens = 0;  // sums here, means per step in the file
   double steps = 0;
   double compute_seconds = 0, communication_seconds = 0, data_seconds = 0;
-  double other_seconds = 0;  // of whole steps, what the three parts above leave; not in the file
+  double other_seconds = 0;  // rest of whole steps, beyond the three parts above; not in the file
   double transfer_seconds = 0, idle_seconds = 0, validation_seconds = 0, checkpoint_seconds = 0;
   double flops = 0, rows = 0, dead_rows = 0, sent_bytes = 0, received_bytes = 0, skipped_steps = 0;
   double elapsed_seconds = kUnknown, peak_memory_bytes = kUnknown;
@@ -58,7 +58,7 @@ struct EventPoint {
   std::string event, details;
 };
 
-// How a rank began; written at every start.
+// The setup of a rank; written at every start.
 struct SetupPoint {
   int64_t step = 0;
   double time = 0;
@@ -68,7 +68,7 @@ struct SetupPoint {
   std::string host, device, backend, precision, wire, interface, version;
 };
 
-// What the probes of a rank's host saw during the `seconds` before `time`.
+// What the probes of a rank's host measured during the `seconds` before `time`.
 struct ProbePoint {
   int64_t step = 0;
   double time = 0;
@@ -88,19 +88,19 @@ struct ProbePoint {
   std::string gpu_throttle;
 };
 
-// How the values of two neighbouring records become one. A value that is not finite gives way to one that is.
+// How the values of two neighbouring records are merged. A finite value wins over one that is not.
 enum class Merge : uint8_t {
-  last,       // the later one
-  sum,        //
-  most,       // the larger one
+  last,  // the later value
+  sum,
+  most,       // the larger value
   by_tokens,  // mean, weighted by target tokens
-  by_steps,   // a mean a step, weighted by steps; points hold the sum
-  by_seconds  // mean, weighted by seconds (of whole steps in a train record)
+  by_steps,   // mean per step, weighted by steps; points hold the sum
+  by_seconds  // mean, weighted by seconds (step_seconds in a train record)
 };
 
 constexpr double kMostBelieved = 1e15, kMostFlops = 1e24, kAnyNumber = std::numeric_limits<double>::infinity();
 
-// Whether a reader believes an amount. One that is tiny but not 0 would make rates that are not finite.
+// Whether a reader believes an amount. A tiny one, unless it is 0, would give rates that are not finite.
 inline bool believable(double value, double most = kMostBelieved) {
   return most == kAnyNumber || value == 0 || (value >= 1e-15 && value <= most);
 }
@@ -112,10 +112,10 @@ template <class Point>
 struct Field {
   std::string_view name;
   const char* unit;
-  Merge merge;            // `last` in records that are never merged
+  Merge merge;            // `last` in kinds of records that are never merged
   double Point::*member;  // nullptr: written, not read
   const char* meaning;
-  double most = kMostBelieved;  // that a reader believes; kAnyNumber: every number
+  double most = kMostBelieved;  // largest value that a reader believes; kAnyNumber: no limit
   WrittenBy writer = WrittenBy::every_rank;
   double (*derived)(const Point&) = nullptr;  // the value of a field without a member
 
@@ -294,24 +294,23 @@ inline constexpr TextField kProbeTexts[] = {
     {"gpu_uuid", "in the first record of a start"},
 };
 
-// The rule for a field of a train or probe record. net.<interface>.<...> follows network_<...>. A field that this
-// version does not know is a sum if its name ends in _seconds, else of a moment.
+// The merge rule of a field of a train or probe record. net.<interface>.<...> has the rule of network_<...>. A field
+// that this version does not know is a sum if its name ends in _seconds, else the later value counts.
 Merge merge_rule(std::string_view kind, std::string_view name);
 
-// Two neighbouring stretches as one, at the second's step and time; `records` counts what it stands for.
+// Merges two neighbouring stretches, with the second's step and time; `records` counts the merged records.
 TrainPoint merged(const TrainPoint& first, const TrainPoint& second);
 ProbePoint merged(const ProbePoint& first, const ProbePoint& second);
-// The same of two records of kind "train" or "probe" as they are in a file, with fields that this version does not
-// know.
+// The same for two records of kind "train" or "probe" as in a file, with fields that this version does not know.
 Record merged(const Record& first, const Record& second);
 
-// All points as one.
+// All points, merged into one.
 TrainPoint total(std::span<const TrainPoint> points);
 
-// What a mean loss is a mean over: target tokens, or steps if the tokens are not recorded.
+// Weight of a point in a mean loss: target tokens, or steps if the tokens are not recorded.
 inline double loss_weight(const TrainPoint& p) { return p.target_tokens > 0 ? p.target_tokens : p.steps; }
 
-// The record "train" of a stretch of steps, at its step and the present time.
+// The record "train" of a stretch of steps, with its last step and the present time.
 Record train_record(const TrainPoint& point, bool first_rank);
 
 }  // namespace tandem::observe

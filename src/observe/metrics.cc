@@ -16,10 +16,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// As far as a double holds them exactly.
+// Whether a number is whole and below 2^53, up to which doubles hold whole numbers exactly.
 bool is_whole(double number) { return number == std::floor(number) && std::fabs(number) < 0x1p53; }
 
-// Whole numbers without ".0"; the shortest text that reads as the same number.
+// Appends the shortest text that reads as the same number; whole numbers have no ".0".
 void append_number(std::string& line, double number) {
   if (std::isnan(number)) {
     line += "\"NaN\"";
@@ -49,7 +49,7 @@ const Record::Value* find(const Fields& fields, std::string_view name) {
   return found == fields.end() ? nullptr : &found->second;
 }
 
-// Reads from the front of what is left.
+// Parses a line from front to back.
 class Cursor {
  public:
   explicit Cursor(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
@@ -72,7 +72,7 @@ class Cursor {
     ++at_;
     return true;
   }
-  // Plain ASCII without escapes only: the rest is for the complete parser.
+  // Accepts only plain ASCII without escapes; the complete parser reads the rest.
   bool plain_string(std::string_view& text) {
     if (!take('"')) {
       return false;
@@ -104,7 +104,7 @@ class Cursor {
 // The numbers and plain texts of a flat object; nothing for any other line.
 std::optional<Fields> parse_flat(std::string_view line) {
   Fields fields;
-  fields.reserve(40);  // a train record has about as many
+  fields.reserve(40);  // a train record has about that many
   Cursor in(line);
   if (!in.take('{')) {
     return std::nullopt;
@@ -126,7 +126,7 @@ std::optional<Fields> parse_flat(std::string_view line) {
   return in.take('}') && in.done() ? std::optional(std::move(fields)) : std::nullopt;
 }
 
-// The numbers and texts of any object; none for what is not JSON.
+// The numbers and texts of any object; none if the line is not a JSON object.
 Fields parse_json(std::string_view line) {
   Fields fields;
   const Json object = Json::parse(line, nullptr, false);

@@ -17,7 +17,7 @@
 
 namespace tandem::observe {
 
-double unix_time();  // seconds, with their fraction
+double unix_time();  // seconds with fraction
 
 struct Record {
   using Value = std::variant<double, std::string>;
@@ -25,7 +25,7 @@ struct Record {
   std::string kind;  // "train", "valid", "sample", "event", ...
   int64_t step = 0;
   double time = unix_time();
-  std::vector<std::pair<std::string, Value>> fields{};  // names are unique; kind, step and time are taken
+  std::vector<std::pair<std::string, Value>> fields{};  // names are unique, and none is kind, step or time
 
   Record& add(std::string name, double value) {
     fields.emplace_back(std::move(name), value);
@@ -40,18 +40,18 @@ struct Record {
   const std::string* text(std::string_view name) const;
 };
 
-// A number, or the one that "NaN", "Infinity" or "-Infinity" stands for; nothing for other texts.
+// The number, which may be written as "NaN", "Infinity" or "-Infinity"; nothing for other texts.
 std::optional<double> number_in(const Record::Value& value);
 
-// One line without its end. Bytes that are not UTF-8 become U+FFFD.
+// One line, without the newline. Bytes that are not UTF-8 become U+FFFD.
 std::string to_json(const Record& record);
 
-// Nothing if the line is no record (torn, garbage, another JSON). Fields of other types than number and text are
-// left out. What the trainer writes most of all, flat objects of numbers and plain texts, is read in one pass; any
-// other line goes through a complete parser that is several times slower.
+// Nothing if the line is not a record (torn, garbage, other JSON). Fields that are neither number nor text are left
+// out. Flat objects of numbers and plain texts, which the trainer mostly writes, are read in one pass; any other line
+// goes through a complete parser that is several times slower.
 std::optional<Record> parse_record(std::string_view line);
 
-// Cut to what a report shows, between two characters.
+// The text; if it is longer than `longest` bytes, cut between two characters and ended with "...".
 constexpr size_t kLongestText = 1 << 12, kLongestName = 128;  // bytes
 std::string kept_text(std::string_view text, size_t longest = kLongestText);
 

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kMostAlike = 2;  // closed segments of the same coarseness that are left alone
+constexpr size_t kMostAlike = 2;  // closed segments of one coarseness that are kept as they are
 
 const fs::path& with_directory(const fs::path& path) {
   std::error_code error;
@@ -26,7 +26,7 @@ const fs::path& with_directory(const fs::path& path) {
 }
 
 struct Cut {
-  int64_t bytes = 0;   // that stay: up to and with the last whole record
+  int64_t bytes = 0;   // size to keep: up to and including the last whole record
   bool found = false;  // there is a record of a later step
 };
 
@@ -54,12 +54,12 @@ void remove_file(const fs::path& path) {
   require(!error, "cannot remove {}: {}", path.string(), error.message());
 }
 
-// Holds back a record of each kind until its neighbour comes.
+// Merges neighbouring records: holds back one of each kind until the next one comes.
 class Thinner {
  public:
   explicit Thinner(FileWriter& out) : out_(out) {}
 
-  // Other kinds need not be understood: a sample in another alphabet would take ten times as long.
+  // Other kinds are not parsed: a sample in another alphabet would take ten times as long.
   void line(std::string_view text) {
     constexpr std::string_view kBegin = "{\"kind\":\"";
     const std::string_view kind = text.substr(0, kBegin.size()) == kBegin ? text.substr(kBegin.size()) : "";
@@ -68,7 +68,7 @@ class Thinner {
       pair(std::move(*record));
     } else if (!windows && !kind.empty() && text.ends_with('}')) {
       if (kind.starts_with("setup\"")) {
-        flush();  // the start before and the one after it are not mixed
+        flush();  // records before and after a start are not merged
       }
       write(text);
     }
@@ -137,7 +137,7 @@ void MetricsWriter::cut_after(int64_t last) {
     file_->truncate(find_cut(path_, last).bytes);
     return;
   }
-  // The newest go first, so that what a killed process leaves is still the run up to some step.
+  // The newest are removed first, so that even a killed process leaves the run up to some step.
   file_->truncate(0);
   for (size_t i = closed.size() - 1; i > kept; --i) {
     remove_file(closed[i].path);
@@ -151,7 +151,7 @@ void MetricsWriter::cut_after(int64_t last) {
   require(!error, "cannot shorten {}: {}", closed[kept].path.string(), error.message());
 }
 
-// Where the system refuses, the file simply goes on growing.
+// If the system refuses, the file just keeps growing.
 void MetricsWriter::close_segment() {
   try {
     const int64_t number = list_segments(path_).next();
@@ -165,20 +165,20 @@ void MetricsWriter::close_segment() {
       file_.emplace(path_);
       throw;
     }
-    thin_once();  // enough: half of the closings have none to do of the finest, a quarter none of the next, ...
+    thin_once();  // once is enough: the finest are due at every second closing, the next at every fourth, ...
   } catch (const std::exception& error) {
     log::warning("the metrics are not put in order: {}; training goes on", error.what());
-    segment_bytes_ *= 2;  // not again at once
+    segment_bytes_ *= 2;  // no retry at once
   }
 }
 
 void MetricsWriter::thin_once() {
-  std::map<int64_t, std::vector<Segment>> alike;  // by the number of files that they hold, oldest first
+  std::map<int64_t, std::vector<Segment>> alike;  // key: number of files held; oldest first
   for (const Segment& segment : list_segments(path_).closed) {
     alike[segment.files()].push_back(segment);
   }
   for (const auto& [files, segments] : alike) {
-    // Only neighbours, should someone have taken a file away.
+    // Merges neighbours only, in case someone removed a file between them.
     if (segments.size() > kMostAlike && segments[0].last + 1 == segments[1].first) {
       const fs::path partial = partial_path(path_);
       thin({segments[0].path, segments[1].path}, partial);

@@ -1,8 +1,8 @@
 // Writes a rank's metrics, in segments that grow coarser with age.
 //
-// A file that has grown to `segment_bytes` is closed (renamed); of three closed ones of the same coarseness the two
-// oldest are thinned into one, written aside and renamed, so that a run of N segments keeps about 2 log2(N) of them. A
-// process that is killed at any moment leaves files that read the same.
+// A file that reaches `segment_bytes` is closed (renamed). Once three closed ones are equally coarse, the two oldest
+// are thinned into one, written aside and renamed, so that a run of N segments keeps about 2 log2(N) of them. If the
+// process is killed at any moment, the files still read the same.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ class MetricsWriter {
  public:
   static constexpr int64_t kSegmentBytes = 2 << 20;
 
-  // Continues the file, or begins it; its directory is created where needed. A last line that a dying process left torn
-  // is cut off, and so are the records of steps after `last`.
+  // Continues or creates the file, and its directory if needed. A last line that a dying process left torn is cut off,
+  // and so are the records of steps after `last`.
   explicit MetricsWriter(const std::filesystem::path& path, int64_t last = INT64_MAX,
                          int64_t segment_bytes = kSegmentBytes);
 
-  // Once the writer is made this never fails: what cannot be written is dropped with a warning (append_file.h).
+  // Never fails: data that cannot be written is dropped with a warning (append_file.h).
   void write(const Record& record);
 
-  // After a return to step `last`: the metrics end before the first record of a later step. A thinned record that
-  // reaches beyond `last` is such a record.
+  // Cuts the metrics before the first record of a step after `last`, to which the run has returned. A thinned record
+  // that reaches beyond `last` is cut, too.
   void cut_after(int64_t last);
 
   void sync() { file_->sync(); }
@@ -42,9 +42,9 @@ class MetricsWriter {
   std::optional<AppendFile> file_;
 };
 
-// Makes old metrics coarser without making them untrue. Writes all records of `files`, oldest first, to `out`
-// (fsynced): every two neighbouring train records of a start as one, and every two probe records (fields.h says how);
-// all other kinds as they are. Lines that are no records are left out.
+// Makes old metrics coarser, but keeps them true. Copies all records of `files`, oldest first, to `out` (fsynced).
+// Every two neighbouring train records of a start are merged, and every two probe records (fields.h has the rules);
+// other kinds are not changed. Lines that are not records are left out.
 void thin(const std::vector<std::filesystem::path>& files, const std::filesystem::path& out);
 
 }  // namespace tandem::observe

@@ -1,4 +1,4 @@
-// What the console says while a run trains. Pure functions.
+// The console's output while a run trains. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ std::string console_line(const TrainPoint& window, int64_t last_step, double sec
 // [#########-----------]  45 %, `width` characters between the brackets.
 std::string progress_bar(double share, int width = 20);
 
-// Bar and line in one; if the terminal is too narrow, without the less important parts.
+// Bar and line in one; drops the less important parts if the terminal is too narrow.
 std::string status_line(const TrainPoint& window, int64_t last_step, double seconds_left, int columns);
 
 }  // namespace tandem::observe

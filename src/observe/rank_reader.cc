@@ -15,9 +15,9 @@ constexpr size_t kMostValidations = 1 << 14;  // above this, every second valida
 constexpr size_t kMostSamples = 256, kMostEvents = 4096, kMostSetups = 256;
 constexpr size_t kLongestLine = 1 << 20;  // bytes
 constexpr double kLargestStep = 1e15;
-constexpr double kMostScore = 100.001;  // percent, and what rounding adds
+constexpr double kMostScore = 100.001;  // percent, with a margin for rounding
 
-// What is not believable stays as it is in an empty point: 0 or unknown.
+// A value that is not believable stays as in an empty point: 0 or unknown.
 template <class Point>
 Point point_of(const Record& record, std::span<const Field<Point>> fields) {
   Point point;
@@ -33,13 +33,13 @@ Point point_of(const Record& record, std::span<const Field<Point>> fields) {
   return point;
 }
 
-// As a report shows it; empty if there is none.
+// The text as a report shows it; empty if there is none.
 std::string text_in(const Record& record, std::string_view name, size_t longest = kLongestText) {
   const std::string* text = record.text(name);
   return text == nullptr ? "" : kept_text(*text, longest);
 }
 
-// A stretch after a resume begins between two records, so its own count or rate knows its steps better than the
+// Steps of a record. After a resume it begins between two records, so its own count or rate is better than the
 // difference.
 double steps_of(const TrainPoint& point, double rate, int64_t previous) {
   const auto step = static_cast<double>(point.step);
@@ -96,7 +96,7 @@ ProbePoint probe_point(const Record& record, int64_t step) {
   return point;
 }
 
-// Of two neighbouring validations the later one stays.
+// Keeps the later of two neighbouring validations.
 ValidPoint merged(const ValidPoint&, const ValidPoint& second) { return second; }
 
 template <class Point>
@@ -139,7 +139,7 @@ class Reader {
     if (!record || record->step < 0 || static_cast<double>(record->step) > kLargestStep ||
         !std::isfinite(record->time)) {
       ++m_.unreadable;
-    } else if (record->kind == "probe") {  // from a thread of its own, which may be a step behind
+    } else if (record->kind == "probe") {  // written by another thread, which may be a step behind
       probe(*record);
     } else if (!in_order(*record)) {
       ++m_.out_of_order;
@@ -151,7 +151,7 @@ class Reader {
   }
 
  private:
-  // A step back in steps but not in time is a restart.
+  // A record that is earlier in steps but not in time is a restart, which removes later points.
   bool in_order(const Record& record) {
     if (record.step >= last_step_) {
       return true;
@@ -210,7 +210,7 @@ class Reader {
   double last_time_ = -kAnyNumber;
 };
 
-// Calls body(line) for every line, ended or not; returns how many were too long to look at.
+// Calls body(line) for every line, ended or not; returns how many were skipped as too long.
 template <class Body>
 int64_t for_each_line(std::ifstream& in, const Body& body) {
   int64_t too_long = 0;

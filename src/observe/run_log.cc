@@ -16,7 +16,7 @@ struct Tag {
   const char* tag;
 };
 
-// The original system's tags of the same quantity, or what says more clearly what it is.
+// The original system's tags of the same quantities, or clearer names.
 constexpr Tag kTags[] = {
     {"train", "loss", "train/loss_smoothed"},
     {"train", "learning_rate", "learning_rate"},
@@ -30,9 +30,9 @@ constexpr Tag kTags[] = {
     {"valid", "chrf", "valid/chrF"},
 };
 
-constexpr double kProbeSeconds = 60;  // of a point of TensorBoard: files that nobody thins stay small
+constexpr double kProbeSeconds = 60;  // length of a TensorBoard point: keeps files small that nobody thins
 
-// An indented block, which markdown shows letter for letter.
+// An indented block, which markdown shows verbatim.
 std::string as_markdown(const Record& record, bool with_numbers) {
   std::string markdown;
   for (const auto& [name, value] : record.fields) {
@@ -48,7 +48,7 @@ std::string as_markdown(const Record& record, bool with_numbers) {
   return markdown;
 }
 
-// The run's own, with rates instead of sums.
+// The probe's fields without net.*, with rates instead of sums.
 Record as_rates(const Record& probe) {
   Record rates{.kind = probe.kind, .step = probe.step, .time = probe.time};
   const double seconds = probe.number("seconds").value_or(0);

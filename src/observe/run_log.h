@@ -1,10 +1,10 @@
-// What a run leaves behind about itself: every record goes to metrics/<rank>.jsonl and, on rank 0, as scalars or texts
-// to TensorBoard, with equal values (TensorBoard's are f32).
+// The log of a run: every record is written to metrics/<rank>.jsonl and, on rank 0, as scalars or texts to TensorBoard,
+// with equal values (TensorBoard's are f32).
 //
-// A number `key` of a record of `kind` has the tag <kind>/<key>, but for those in run_log.cc's table of tags.
-// Samples (kind "sample", with a number `index`) become one text each, tag sample/<index>, a setup one with the tag
-// setup. Probes, the run's own interface alone, are merged to one point a minute; their sums become rates,
-// probe/<key>_per_second. Records of kind "event" are not for curves and stay out of TensorBoard.
+// In TensorBoard, a number `key` of a record of `kind` has the tag <kind>/<key>, except for run_log.cc's table of tags.
+// A sample (kind "sample", with a number `index`) becomes a text with the tag sample/<index>, a setup one with the tag
+// setup. Probes, without net.*, are merged to one point a minute; their sums become rates, probe/<key>_per_second.
+// Records of kind "event" are not written to TensorBoard, as they are not for curves.
 #pragma once
 
 #include <filesystem>
@@ -18,23 +18,23 @@ namespace tandem::observe {
 
 class RunLog {
  public:
-  // `done`: the step of the checkpoint that the run goes on from; records of later steps are cut off. Nothing = from
-  // the beginning: all former records are cut off.
+  // `done`: the step of the checkpoint that the run resumes from; records of later steps are cut off. Nothing = the run
+  // starts from the beginning: all earlier records are cut off.
   RunLog(const std::filesystem::path& metrics, const std::filesystem::path& events, int rank = 0,
          std::optional<int64_t> done = std::nullopt);
 
-  // Records come in rising order of steps, but for probes, whose thread does not know the step: they get that of the
-  // last record before them. Never fails: see append_file.h.
+  // Steps must not go down, except those of probes, whose thread does not know the step: they get that of the last
+  // record before them. Never fails: see append_file.h.
   void write(const Record& record);
 
-  // After a return to the checkpoint of step `done` within the same process.
+  // Continues after a return to the checkpoint of step `done` in the same process.
   void rewind(int64_t done);
 
-  // For TensorBoard only.
+  // Both go to TensorBoard only.
   void hyperparameters(const Hyperparameters& values);
   void text(int64_t step, const std::string& tag, const std::string& markdown);
 
-  // Onto the disk, for example after a validation.
+  // Flushes the metrics to the disk, for example after a validation.
   void sync() { metrics_.sync(); }
   void finish(bool success);
 
@@ -44,9 +44,9 @@ class RunLog {
   void hold_probe(const Record& record);
 
   MetricsWriter metrics_;
-  std::optional<EventWriter> events_;  // rank 0
-  std::optional<Record> probe_;        // of the minute that is not over
-  int64_t step_ = 0;                   // of the last record that is no probe
+  std::optional<EventWriter> events_;  // rank 0 only
+  std::optional<Record> probe_;        // merged probes of the current minute
+  int64_t step_ = 0;                   // step of the last record that is not a probe
 };
 
 // TensorBoard's tag for a record's number.

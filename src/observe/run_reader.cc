@@ -18,9 +18,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kMostPoints = 1 << 14;   // of a series, before it is thinned to half
-constexpr size_t kPointsOfAll = 1 << 17;  // of all ranks together
-constexpr size_t kFewestPoints = 1 << 8;  // that a rank may have
+constexpr size_t kMostPoints = 1 << 14;   // points of a series, before they are merged to half
+constexpr size_t kPointsOfAll = 1 << 17;  // points of all ranks together
+constexpr size_t kFewestPoints = 1 << 8;  // least limit of a rank
 constexpr size_t kMostRanks = 4096, kMostReasons = 64;
 
 // Rank of metrics/<rank>.jsonl and of its segments, metrics/<rank>.<first>-<last>.jsonl; nothing for other names.
@@ -139,7 +139,7 @@ RunData read_run(const fs::path& path) {
   }
   require(!error, "cannot read {}: {}", (path / "metrics").string(), error.message());
   for (const int rank : ranks) {
-    // Rank 0 has the losses; of the others the clock is wanted.
+    // Rank 0 has the losses; the others are read for their times only.
     const size_t share = std::bit_floor(std::clamp(kPointsOfAll / ranks.size(), kFewestPoints, kMostPoints));
     const fs::path file = path / "metrics" / (std::to_string(rank) + ".jsonl");
     run.ranks.push_back(read_rank(file, rank, rank == 0 ? kMostPoints : share));

@@ -17,10 +17,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kTries = 1000;     // of a listing that changes while its files are opened
-constexpr int kTriesAtOnce = 5;  // then with a pause between them
+constexpr int kTries = 1000;     // number of tries if the listing changes while files are opened
+constexpr int kTriesAtOnce = 5;  // later tries wait before
 
-// "000001-000008" between the active file's stem and extension.
+// Parses "000001-000008" between the active file's stem and extension.
 std::optional<Segment> parse_name(const fs::path& path, const fs::path& active) {
   const std::string name = path.filename().string(), begin = active.stem().string() + ".",
                     end = active.extension().string();
@@ -63,7 +63,7 @@ Segments list_segments(const fs::path& active) {
       segments.leftovers.push_back(entry->path());
     }
   }
-  // Wider ones first among those that begin alike, so that what comes after lies within or behind them.
+  // Among segments that begin alike the widest comes first, so that later ones lie within or behind it.
   std::ranges::sort(found, {}, [](const Segment& segment) { return std::pair(segment.first, -segment.last); });
   for (Segment& segment : found) {
     if (!segments.closed.empty() && segment.first <= segments.closed.back().last) {
@@ -93,7 +93,7 @@ std::vector<std::ifstream> open_segments(const fs::path& active) {
     std::vector<std::ifstream> files;
     std::string failed;
     for (const fs::path& path : paths) {
-      const fs::file_status status = fs::status(path, error);  // once: the trainer may rename it between two questions
+      const fs::file_status status = fs::status(path, error);  // once: the trainer may rename it between two calls
       if (fs::exists(status) && !fs::is_regular_file(status)) {
         fail("cannot read {}: it is no plain file", path.string());
       }

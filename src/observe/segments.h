@@ -16,13 +16,13 @@ namespace tandem::observe {
 
 struct Segment {
   std::filesystem::path path;
-  int64_t first = 0, last = 0;  // numbers of the closed files that it holds
+  int64_t first = 0, last = 0;  // range of the closed files that it holds
   int64_t files() const { return last - first + 1; }
 };
 
 struct Segments {
   std::vector<Segment> closed;                   // oldest first
-  std::vector<std::filesystem::path> leftovers;  // superseded, or half written by a process that is gone
+  std::vector<std::filesystem::path> leftovers;  // superseded, or half written by a dead process
   int64_t next() const { return closed.empty() ? 1 : closed.back().last + 1; }
 };
 
@@ -32,8 +32,8 @@ std::filesystem::path segment_path(const std::filesystem::path& active, int64_t 
 // Where a segment is written before it gets its name.
 std::filesystem::path partial_path(const std::filesystem::path& active);
 
-// All of a file's records, oldest first: closed segments and the active file, opened at one moment although a trainer
-// may be renaming them. Empty where there is none; one that cannot be read is an error.
+// Opens closed segments and the active file, oldest first, as they are at one moment, although a trainer may be
+// renaming them. Empty if there are none; fails if one cannot be read.
 std::vector<std::ifstream> open_segments(const std::filesystem::path& active);
 
 }  // namespace tandem::observe

@@ -1,7 +1,7 @@
 // TensorBoard event files (docs/formats.md): scalars, texts and hyperparameters that the real TensorBoard reads.
 //
-// Append-only; every record is on its way to the disk when the call returns. After the file is open nothing here
-// fails: what cannot be written is dropped with one warning (append_file.h).
+// Append-only; the kernel has every record when the call returns. Once the file is open, nothing here fails: data that
+// cannot be written is dropped with one warning (append_file.h).
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ using Hyperparameters = std::vector<std::pair<std::string, std::variant<double, 
 
 class EventWriter {
  public:
-  // Begins a new file in the directory, which is created where needed. TensorBoard then forgets all points of
-  // `first_step` and later that older files hold.
+  // Begins a new file in the directory, which is created if needed. TensorBoard then drops all points of `first_step`
+  // and later that older files hold.
   EventWriter(const std::filesystem::path& directory, int64_t first_step);
 
-  void write(const std::string& event);  // one of the below
+  void write(const std::string& event);  // one of those below
 
   const std::filesystem::path& path() const { return file_.path(); }
 
@@ -38,15 +38,15 @@ std::string version_event(double time);
 std::string scalar_event(double time, int64_t step, const Scalars& scalars);
 std::string text_event(double time, int64_t step, const std::string& tag, const std::string& markdown);
 std::string hyperparameter_event(double time, const Hyperparameters& values);
-std::string restart_event(double time, int64_t first_step);  // TensorBoard forgets all points of this step and later
+std::string restart_event(double time, int64_t first_step);  // TensorBoard drops all points of this step and later
 std::string end_event(double time, bool success);
 
 // ---- the bytes around an event, for tests against known vectors
 
-// CRC-32C, and the form in which event files store it.
+// CRC-32C, and the masked form in which event files store it.
 uint32_t crc32c(std::string_view data);
 uint32_t masked_crc32c(std::string_view data);
-// Length, its checksum, the event, its checksum.
+// The event as a file stores it: length, its checksum, the event, its checksum.
 std::string frame(std::string_view event);
 
 }  // namespace tandem::observe

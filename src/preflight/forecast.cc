@@ -8,7 +8,7 @@ namespace tandem::preflight {
 
 namespace {
 
-constexpr double kSlowest = 0.05;  // of computing beside communication
+constexpr double kSlowest = 0.05;  // least speed of computing beside communication, over its speed alone
 
 // Where a step is: `now` on the clock, and how much of its forward and backward pass is computed.
 struct Progress {
@@ -16,7 +16,7 @@ struct Progress {
   double computed = 0;
 };
 
-// One message, beside what is left to compute until `end`.
+// Sends one message, while what is left until `end` is computed.
 void send(Progress& at, const TimedMessage& message, const NetworkModel& network, double end) {
   const double alone = network.message_seconds + message.bytes / network.bytes_per_second;
   const double busy = network.message_seconds + message.bytes / network.busy_bytes_per_second;
@@ -27,7 +27,7 @@ void send(Progress& at, const TimedMessage& message, const NetworkModel& network
     at.computed += busy * speed;
     return;
   }
-  const double left = 1 - until_end / std::max(busy, 1e-12);  // of the message, when all is computed
+  const double left = 1 - until_end / std::max(busy, 1e-12);  // share of the message left when all is computed
   at.now += until_end + left * alone;
   at.computed = end;
 }

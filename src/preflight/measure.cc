@@ -20,7 +20,7 @@ namespace tandem::preflight {
 
 using Json = nlohmann::json;
 
-// A step may have thousands: without names.
+// A step may have thousands of messages, so their fields have no names.
 inline void to_json(Json& json, const TimedMessage& m) { json = {m.ready, m.bytes, m.gradients, m.after_join}; }
 inline void from_json(const Json& json, TimedMessage& m) { m = {json.at(0), json.at(1), json.at(2), json.at(3)}; }
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepTimeline, messages, backward_end, update, overhead)
@@ -38,19 +38,19 @@ constexpr double kSumSeconds = 2;
 constexpr double kStepSeconds = 7;
 constexpr double kBusySeconds = 4;
 constexpr int kMostSteps = 60;
-constexpr double kMessageSeconds = 0.1;  // of one sum beside computing, about
+constexpr double kMessageSeconds = 0.1;  // approximate duration of a sum beside computing
 
-constexpr size_t kMostMessages = 1 << 16;  // of a step
+constexpr size_t kMostMessages = 1 << 16;  // messages of a step
 
 double seconds_between(uint64_t begin, uint64_t end) {
   return static_cast<double>(static_cast<int64_t>(end - begin)) * 1e-9;
 }
 
-// Stands where a process group's communicator would: notes what a step would send and when, and sends nothing. So a
-// step can be timed as it is without any network, with the real plan of messages.
+// Replaces a process group's communicator: records what a step would send and when, but sends nothing. So a step can be
+// timed without any network, yet with the real plan of messages.
 class TimingCommunicator final : public dist::Communicator {
  public:
-  // `real` says how work is shared out. Both must outlive this.
+  // `real` decides how work is divided among ranks. Both must outlive this.
   TimingCommunicator(backend::Backend& backend, const dist::Communicator& real)
       : backend_(backend), real_(real), moments_(backend.allocate(kMostMessages * sizeof(uint64_t))) {}
 
@@ -79,12 +79,12 @@ class TimingCommunicator final : public dist::Communicator {
     return real_.planned_reduce_scatter(count, type);
   }
 
-  // Before a step is given. A recorded step makes no calls when it runs again: its messages stay those of the first
-  // time, with new moments.
+  // Called before a step is given. A replayed step makes no calls: its messages stay those of the recording, with new
+  // moments.
   void begin_step() { begun_ = true; }
 
-  // Of the step given last; waits for it. By the backend's clock it began at `begin`, and the ranks' sums were there at
-  // `joined`.
+  // The messages of the step given last; waits for it. By the backend's clock it began at `begin`, and the ranks' sums
+  // were there at `joined`.
   std::vector<TimedMessage> messages(uint64_t begin, uint64_t joined) const {
     std::vector<uint64_t> moments(messages_.size());
     if (!moments.empty()) {
@@ -106,10 +106,10 @@ class TimingCommunicator final : public dist::Communicator {
   bool begun_ = false;
 };
 
-// The config's own training steps on this rank's share of the batch, with everything but the network.
+// Runs the config's training steps on this rank's share of the batch, with everything but the network.
 class StepTrial {
  public:
-  // All must outlive this. config as train's would be, made whole.
+  // All must outlive this. `config` is complete, as for training.
   StepTrial(dist::ProcessGroup& group, backend::Backend& backend, const data::Prepared& data,
             const train::TrainConfig& config)
       : own_communicator_(train::make_gradient_communicator(group, backend, config.dist)),
@@ -124,7 +124,7 @@ class StepTrial {
     const Stopwatch watch;
     const data::TrainStep step = batches_.next();
     timing_.begin_step();
-    // At rate 0 nothing is learned: the ranks' gradients are not added up.
+    // With a learning rate of 0 nothing is learned: the ranks' gradients are not summed up.
     learner_.give(step, learner_.input_of(step, static_cast<int64_t>(steps_), 0));
     const train::StepClock clock = learner_.take().clock;
     const bool alone = timing_.size() == 1;
@@ -132,7 +132,7 @@ class StepTrial {
     StepTimeline timeline;
     timeline.backward_end = seconds_between(clock.begin, joining);
     timeline.update = seconds_between(joined, clock.end);
-    if (learner_.usual_under_way() == 0) {  // elsewhere the host works while the device does
+    if (learner_.usual_under_way() == 0) {  // otherwise the host works while the device does
       timeline.overhead = watch.seconds() - clock.seconds();
     }
     timeline.messages = timing_.messages(clock.begin, joined);
@@ -144,11 +144,11 @@ class StepTrial {
     return timeline;
   }
 
-  dist::Communicator& sums() { return communicator_; }  // that gradients will use
+  dist::Communicator& sums() { return communicator_; }  // the communicator of the gradients
   train::Learner& learner() { return learner_; }
 
-  // Of the steps so far.
-  dist::Traffic planned_traffic() const { return traffic_; }  // a step, of this rank
+  // Traffic of the last step; means over the steps so far.
+  dist::Traffic planned_traffic() const { return traffic_; }  // this rank's
   double source_tokens() const { return source_tokens_ / steps_; }
   double target_tokens() const { return target_tokens_ / steps_; }
   double epochs_a_step() const { return epochs_ / steps_; }
@@ -163,7 +163,7 @@ class StepTrial {
   double steps_ = 0, source_tokens_ = 0, target_tokens_ = 0, epochs_ = 0;
 };
 
-// The run directory, or what is there of the path to it.
+// The run directory, or the nearest directory above it that exists.
 fs::path existing_part(const std::string& run) {
   fs::path path = fs::absolute(run.empty() ? "." : run);
   std::error_code none;
@@ -201,7 +201,7 @@ RankMeasurements look_around(dist::ProcessGroup& group, backend::Backend& backen
           .disk_free = static_cast<double>(fs::space(disk).available)};
 }
 
-// As training does: all ranks begin a step together.
+// All ranks begin a step together, as in training.
 void time_steps(StepTrial& trial, dist::Communicator& control, std::vector<StepTimeline>& steps) {
   for (int i = 0; i < trial.learner().warm_up(); ++i) {
     control.barrier();
@@ -217,7 +217,7 @@ void time_steps(StepTrial& trial, dist::Communicator& control, std::vector<StepT
   }
 }
 
-// Elements of what a step sends, in the type on the wire.
+// Elements of a step's messages, in the type on the wire.
 std::vector<int64_t> message_sizes(const StepTimeline& step, DType wire) {
   std::vector<int64_t> sizes;
   for (const TimedMessage& message : step.messages) {
@@ -226,7 +226,7 @@ std::vector<int64_t> message_sizes(const StepTimeline& step, DType wire) {
   return sizes;
 }
 
-// Both at once, for what each loses by it. Gives the bytes a second of the sums.
+// Times steps and sums at once, to see how they slow each other down. Returns the sums' bytes per second.
 double time_both(StepTrial& trial, const NetworkModel& alone, DType wire, double bucket_mb, RankMeasurements& own) {
   const double width = wire_bytes(wire);
   const auto bucket = static_cast<int64_t>(bucket_mb * (1 << 20)) / static_cast<int64_t>(sizeof(float));
@@ -239,7 +239,7 @@ double time_both(StepTrial& trial, const NetworkModel& alone, DType wire, double
     steps.push_back(trial.run_step());
     return watch.seconds() >= kBusySeconds && steps.size() >= 3;
   });
-  steps.pop_back();  // its end had the cores for itself
+  steps.pop_back();  // the last step had the cores to itself at its end
   const auto usual_compute = [](const auto& of) { return middle_of(of, &StepTimeline::compute).compute(); };
   own.compute_speed = std::min(1.0, usual_compute(own.steps) / usual_compute(steps));
   const double seconds = std::max(1 / rate - 2 * alone.message_seconds, 0.05 / rate);

@@ -1,4 +1,4 @@
-// The measurements of a preflight: what one rank has found out, and what all of them have.
+// The measurements of a preflight: those of one rank, and those of all.
 #pragma once
 
 #include <limits>
@@ -19,38 +19,38 @@ struct RankMeasurements {
   int rank = 0;
   int node = 0;
   std::string host;
-  std::string address, interface;  // by which the others reach it; empty with one rank
+  std::string address, interface;  // how the others reach it; empty with one rank
   std::string device;              // what computes
-  int gpus = 0;                    // of the host
-  double clock_mhz = 0;            // of the GPU, right after it worked; 0 = not known
+  int gpus = 0;                    // GPUs of the host
+  double clock_mhz = 0;            // clock of the GPU, right after it worked; 0 = not known
   double memory_free = 0, memory_total = 0;
-  double product_flops = 0;  // a second, while all ranks computed
-  std::string disk;          // the directory that the next was asked of
+  double product_flops = 0;  // FLOP/s of matrix products, while all ranks computed
+  std::string disk;          // directory whose free bytes come next
   double disk_free = 0;
-  double sent = 0, received = 0;  // bytes a step, by plan
-  double compute_speed = 1;       // beside constant sums, against computing alone
+  double sent = 0, received = 0;  // planned bytes per step
+  double compute_speed = 1;       // speed of computing beside constant sums, over that of computing alone
   std::vector<StepTimeline> steps{};
-  std::vector<Link> links{};  // that it was the first rank of
+  std::vector<Link> links{};  // links of which it was the first rank
 };
 
 struct Measurements {
   std::vector<RankMeasurements> ranks;
-  std::vector<Link> links;  // of all ranks
+  std::vector<Link> links;  // links of all ranks
   NetworkModel network = infinitely_fast();
-  DType wire = DType::f32;  // of gradients
+  DType wire = DType::f32;  // type in which gradients are sent
   double parameters = 0;
-  double source_tokens = 0, target_tokens = 0;  // a step
+  double source_tokens = 0, target_tokens = 0;  // tokens of a step
   double epochs_a_step = 0;
-  double checkpoint_bytes = 0, checkpoints = 0;  // each, and how many lie there at most
-  double seconds = 0;                            // that all this took
+  double checkpoint_bytes = 0, checkpoints = 0;  // bytes of one, and how many are kept at most
+  double seconds = 0;                            // duration of the measurements
 };
 
-// One rank's as text, and back. Fails where the text is not one of these.
+// A rank's measurements as text, and back. Fails if the text is something else.
 std::string to_text(const RankMeasurements& measurements);
 RankMeasurements parse_measurements(const std::string& text);
 
-// Called by all ranks, with the config that training would have, made whole. The same on all ranks; about half a
-// minute.
+// Called by all ranks with the complete config of the training. Takes about half a minute; the result is the same on
+// all ranks.
 Measurements measure_all(dist::ProcessGroup& group, const train::TrainConfig& config, const data::Prepared& data);
 
 }  // namespace tandem::preflight

@@ -19,11 +19,11 @@ namespace {
 constexpr int64_t kPiece = int64_t{1} << 22;  // elements of one message at most
 constexpr int kExchanges = 30;
 
-// Does work(amount) with amounts that grow, from `amount` on, until one takes about `seconds`; gives amount / seconds
-// of that one, by rank 0's clock, the same on all ranks. work returns when its part is done on this rank.
+// Calls work(amount) with growing amounts, from `amount` on, until a call takes about `seconds`; returns amount /
+// seconds of that call by rank 0's clock, the same on all ranks. work returns when this rank's part is done.
 template <class Work>
 double measure_rate(dist::Communicator& control, double seconds, int64_t amount, const Work& work) {
-  constexpr double kEnough = 0.5;  // of the time asked for
+  constexpr double kEnough = 0.5;  // share of `seconds`
   constexpr double kMostGrowth = 8;
   for (;;) {
     control.barrier();
@@ -46,7 +46,7 @@ void wait_for(std::vector<dist::Handle>& handles) {
   }
 }
 
-// By rank of the pair: `root` sends.
+// Bytes per second that rank `root` of the pair sends to the other.
 double one_way(dist::Communicator& pair, int root, double seconds) {
   std::vector<float> data(kPiece);
   return measure_rate(
@@ -61,7 +61,7 @@ double one_way(dist::Communicator& pair, int root, double seconds) {
          sizeof(float);
 }
 
-// A question and its answer, many times; the quickest says most about the clocks.
+// Exchanges times repeatedly; the quickest exchange gives the best estimate of the clocks' offset.
 void compare_clocks(dist::Communicator& pair, Link& link) {
   link.round_trip = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kExchanges; ++i) {
@@ -79,11 +79,11 @@ void compare_clocks(dist::Communicator& pair, Link& link) {
   }
 }
 
-constexpr int64_t kSmall = 16;  // elements: the size of a message without bytes worth speaking of
+constexpr int64_t kSmall = 16;  // elements of a message whose bytes take no time
 constexpr size_t kSmallMessages = 8;
 constexpr double kSmallSeconds = 0.3;
 
-// Memory for gradients, and how they are added up.
+// Memory for gradients, and how they are summed up.
 struct Gradients {
   View values, sums;
 
@@ -96,8 +96,8 @@ struct Gradients {
   }
 };
 
-// All of these messages, one after the other, each with memory of its own, as gradients have: so several can be under
-// way.
+// Seconds for all of these messages, one after the other. Each has its own memory, as gradients do, so several can be
+// in flight.
 double seconds_of(dist::Communicator& sums, dist::Communicator& control, backend::Backend& backend,
                   const Gradients& buffer, const std::vector<int64_t>& elements, double seconds) {
   return 1 / measure_rate(control, seconds, 1, [&](int64_t times) {
@@ -114,8 +114,8 @@ double seconds_of(dist::Communicator& sums, dist::Communicator& control, backend
          });
 }
 
-// Two at a time, so that the queue is never empty. A number beside each buffer counts the ranks that want to end: all
-// of them see the same sum.
+// Keeps two messages in flight, so that the queue is never empty. A number beside each buffer counts the ranks that
+// want to end: all ranks see the same sum.
 double messages_per_second(dist::Communicator& sums, int64_t elements, DType wire, const std::atomic<bool>& finish) {
   struct Slot {
     std::vector<double> memory;
@@ -196,7 +196,7 @@ NetworkModel measure_sums(dist::Communicator& sums, dist::Communicator& control,
   const double all = seconds_of(sums, control, backend, buffer, elements, seconds);
   const auto messages = static_cast<double>(elements.size());
   const double bytes = static_cast<double>(total) * wire_bytes(wire);
-  const double a_message = std::min(small, all / 2 / messages);  // a busy machine takes long for a few bytes, too
+  const double a_message = std::min(small, all / 2 / messages);  // a busy machine is slow even for a few bytes
   const double rate = bytes / (all - messages * a_message);
   return {a_message, rate, rate, 0};
 }

@@ -1,5 +1,5 @@
-// What the network does, with the communicators that ranks use: the links between hosts, and what adding up over all
-// ranks costs.
+// Measures the network with the communicators that ranks use: the links between hosts, and the cost of sums over all
+// ranks.
 #pragma once
 
 #include <functional>
@@ -11,28 +11,28 @@
 
 namespace tandem::preflight {
 
-// Between the first ranks of two hosts.
+// A link between the first ranks of two hosts.
 struct Link {
   int from = 0, to = 0;        // hosts, by number; from < to
   double there = 0, back = 0;  // payload bytes a second in each direction, one at a time
-  double round_trip = 0;       // seconds, of a small message
+  double round_trip = 0;       // seconds for a small message
   double clock_offset = 0;     // seconds that the clock of `to` is ahead
-  double clock_error = 0;      // at most so far off
+  double clock_error = 0;      // largest error of clock_offset
 };
 
-// Called by all ranks; every pair by itself, about `seconds` in all. The result is there on the pair's first rank.
+// Called by all ranks; measures one pair at a time, about `seconds` in all. The pair's first rank gets the result.
 std::vector<Link> measure_links(dist::ProcessGroup& group, dist::Communicator& control, double seconds);
 
-// Bytes of an element of gradients, of its way there and its way back the mean: f64 come back as f32.
+// Bytes of a gradient's element, as the mean of both directions: f64 come back as f32.
 constexpr double wire_bytes(DType wire) { return wire == DType::f64 ? 6 : static_cast<double>(size_of(wire)); }
 
-// Called by all ranks. `elements`: of a step's messages, which are sent one after the other, again and again, for about
-// `seconds`; so the cost is right for their mixture of sizes. As if computing and sums did not slow each other down.
+// Called by all ranks. Sends a step's messages, of `elements` each, one after the other, again and again for `seconds`,
+// so the cost is right for their mixture of sizes. Assumes that computing and sums do not slow each other down.
 NetworkModel measure_sums(dist::Communicator& sums, dist::Communicator& control, backend::Backend& backend,
                           const std::vector<int64_t>& elements, DType wire, double seconds);
 
-// Adds up over all ranks without pause, on a thread of its own, while this one does `work` again and again, until
-// `work` has returned true on every rank. Gives messages a second. Host memory only.
+// Sums over all ranks without pause on another thread, while this one repeats `work` until it has returned true on
+// every rank. Returns messages per second. Host memory only.
 double add_up_beside(dist::Communicator& sums, int64_t elements, DType wire, const std::function<bool()>& work);
 
 }  // namespace tandem::preflight

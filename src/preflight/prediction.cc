@@ -15,11 +15,11 @@ namespace tandem::preflight {
 
 namespace {
 
-constexpr double kFull = 0.7;       // of a link, from which on sums are limited by it
-constexpr double kTcpShare = 0.94;  // of a port's speed that is payload
+constexpr double kFull = 0.7;       // share of a link's rate from which on the link limits sums
+constexpr double kTcpShare = 0.94;  // share of a port's speed that is payload
 constexpr double kSlower = 0.05;    // a device slower than the others by more is named
-constexpr double kLopsided = 0.7;   // one direction of a link against the other, a link against the fastest
-constexpr double kClockOff = 1;     // seconds: logs of two hosts can no longer be laid side by side
+constexpr double kLopsided = 0.7;   // a direction of a link is named if it is below this share of the fastest
+constexpr double kClockOff = 1;     // seconds beyond which logs of two hosts cannot be compared
 
 void compare_devices(const Measurements& m, std::vector<std::string>& warnings) {
   const double usual = middle_of(m.ranks, &RankMeasurements::product_flops).product_flops;
@@ -59,7 +59,7 @@ void compare_links(const Measurements& m, std::vector<std::string>& warnings) {
   }
 }
 
-// Which disk cannot hold the checkpoints; "" where all can.
+// Which disk cannot hold the checkpoints; "" if all can.
 std::string disk_problem(const Measurements& m) {
   const double needed = m.checkpoints * m.checkpoint_bytes;
   for (const RankMeasurements& rank : m.ranks) {
@@ -89,7 +89,7 @@ std::vector<StepTimeline> group_steps(const Measurements& m) {
   return steps;
 }
 
-// Bytes that cross a host's port, each way, for a byte of a buffer that is added up.
+// Bytes that cross a host's port, each way, for each byte of a buffer that is summed up.
 double port_bytes(const Measurements& m, bool hierarchical) {
   std::map<int, double> ranks;
   for (const RankMeasurements& rank : m.ranks) {
@@ -106,7 +106,7 @@ double port_bytes(const Measurements& m, bool hierarchical) {
   return hierarchical && equal ? 2 * (hosts - 1) / hosts : 2 * most * (all - most) / all;
 }
 
-// The slowest direction of all links, bytes a second; NaN where there is no link.
+// Bytes per second of the slowest direction of all links; NaN if there is no link.
 double slowest_link(const Measurements& m) {
   double rate = kNotMeasured;
   for (const Link& link : m.links) {
@@ -115,7 +115,7 @@ double slowest_link(const Measurements& m) {
   return rate;
 }
 
-// With ports of another speed.
+// The network if its ports had another speed.
 NetworkModel with_port(const Measurements& m, const NetworkModel& now, double bits, bool hierarchical) {
   const double link = slowest_link(m), other = kTcpShare * bits / 8, share = port_bytes(m, hierarchical);
   if (other < link) {
@@ -125,7 +125,7 @@ NetworkModel with_port(const Measurements& m, const NetworkModel& now, double bi
   return limited ? at_rate(now, other / link) : now;
 }
 
-// As if one rank did the work of all.
+// The timeline of a step in which one rank does the work of all.
 StepTimeline alone(const Measurements& m, size_t step) {
   StepTimeline all;
   for (const RankMeasurements& rank : m.ranks) {
@@ -187,7 +187,7 @@ void add_duration(Prediction& p, const Measurements& m, const train::StopConfig&
   p.cost = p.seconds / 3600 * price;
 }
 
-// How much longer the slowest rank computes than the others do on average.
+// How much longer the slowest rank computes than the others on average, as a share.
 double lag(const Measurements& m, size_t& slowest_rank) {
   std::vector<double> compute;
   for (const RankMeasurements& rank : m.ranks) {
@@ -233,7 +233,7 @@ std::string host_of(const Measurements& m, int node) {
 
 std::string link_sentence(double bytes_per_second) {
   constexpr double kNear = 0.84;   // TCP moves 84 to 95 % of a port's speed
-  constexpr double kPlain = 10e9;  // faster ones are told less surely apart
+  constexpr double kPlain = 10e9;  // faster ones are harder to tell apart
   const double bits = 8 * bytes_per_second, port = observe::port_speed(bits);
   std::string moves = "this link moves " + rate_text(bytes_per_second);
   if (!(bits >= kNear * port)) {

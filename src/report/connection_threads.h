@@ -1,5 +1,5 @@
-// A thread for every connection of a server, up to a number: a listener to events keeps its thread. Threads come when
-// they are needed and stay. Past the number the server accepts no more until a connection ends, so that neither
+// Gives every connection of a server its own thread, up to a limit: a listener to events keeps its thread. Threads are
+// started when needed and stay. At the limit the server accepts no more until a connection ends, so that neither
 // threads nor memory grow.
 #pragma once
 
@@ -28,7 +28,7 @@ class ConnectionThreads : public httplib::TaskQueue {
     wake_.notify_one();
   }
 
-  // Jobs that wait are done first: they close their connections.
+  // Waiting jobs are run first, so that they close their connections.
   void shutdown() override {
     {
       const std::lock_guard lock(mutex_);

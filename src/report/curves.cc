@@ -14,13 +14,13 @@ namespace {
 using observe::kUnknown, observe::ProbePoint, observe::RankMetrics, observe::RunData, observe::TrainPoint,
     observe::ValidPoint;
 
-// One curve of a kind of point.
+// A curve over points of one kind.
 template <class Point>
 struct Curve {
   const char* column = nullptr;
   double (*value)(const Point&) = nullptr;
-  double (*weight)(const Point&) = nullptr;  // in a mean; null: weight_of()
-  // Ends of the value's interval, where it has one.
+  double (*weight)(const Point&) = nullptr;  // weight in a mean; null: weight_of()
+  // Ends of the value's interval, if it has one.
   double (*low)(const Point&) = nullptr;
   double (*high)(const Point&) = nullptr;
 };
@@ -97,7 +97,7 @@ struct Place {
   double step = 0, hours = 0;
 };
 
-// Where in the training a time lies, between the records of the first rank.
+// Where in the training a probe lies: its time is placed between the records of the first rank.
 Place place_of(const ProbePoint& probe, const std::vector<TrainPoint>& train) {
   const auto after = std::upper_bound(train.begin(), train.end(), probe.time,
                                       [](double time, const TrainPoint& p) { return time < p.time; });
@@ -129,7 +129,7 @@ std::vector<std::span<const Point>> groups_of(const std::vector<Point>& points, 
   return groups;
 }
 
-// What is not finite is left out.
+// Means of the groups; values that are not finite are left out.
 template <class Point>
 Column column_of(const Curve<Point>& curve, const std::vector<std::span<const Point>>& groups) {
   Column column{.name = curve.column, .mean = {}, .low = {}, .high = {}};
@@ -158,7 +158,7 @@ Column column_of(const Curve<Point>& curve, const std::vector<std::span<const Po
   return column;
 }
 
-// A point of the page lies where `place` says of the last point that it stands for.
+// A point of the page lies at the `place` of the last point in its group.
 template <class Point, class PlaceOf>
 Table table_of(std::string name, const std::vector<Point>& points, std::span<const Curve<Point>> curves, size_t most,
                const PlaceOf& place) {
@@ -175,7 +175,7 @@ Table table_of(std::string name, const std::vector<Point>& points, std::span<con
   return table;
 }
 
-// What the table of train records has beside the records: the measured peak and the planned rate.
+// Adds columns that are not in the train records: the measured peak and the planned rate.
 void add_expected(Table& train, const RankMetrics& metrics, const observe::RunPlan& plan) {
   const double peak = observe::setup_of(metrics).peak_flops / 1e12;
   Column peaks{.name = "peak_flops", .mean = {}, .low = {}, .high = {}};
@@ -188,7 +188,7 @@ void add_expected(Table& train, const RankMetrics& metrics, const observe::RunPl
   train.columns.push_back(std::move(rates));
 }
 
-// With columns that may have no values.
+// All tables; some columns may have no values.
 std::vector<Table> all_tables(const RunData& run, const observe::RunPlan& plan, size_t most) {
   const auto recorded = [](const auto& point) {
     return Place{static_cast<double>(point.step), point.elapsed_seconds / 3600};
@@ -202,14 +202,14 @@ std::vector<Table> all_tables(const RunData& run, const observe::RunPlan& plan, 
       tables.push_back(
           table_of<TrainPoint>(fmt::format("train {}", rank.rank), rank.train, kRankCurves, most, recorded));
     }
-    // Probes come by the clock: they are placed between the steps of the first rank.
+    // Probes are taken by the clock: they are placed between the steps of the first rank.
     tables.push_back(table_of<ProbePoint>(fmt::format("probe {}", rank.rank), rank.probes, kProbeCurves, most,
                                           [&](const ProbePoint& probe) { return place_of(probe, main.train); }));
   }
   return tables;
 }
 
-// With lines that may name columns without values.
+// All charts; some lines may name columns without values.
 std::vector<Chart> all_charts(const RunData& run) {
   std::vector<Chart> charts;
   const auto add = [&](const char* key, const char* title, const char* unit, const char* note,
@@ -219,7 +219,7 @@ std::vector<Chart> all_charts(const RunData& run) {
   struct Part {
     const char *column, *name;
   };
-  // Of every rank's table of this kind.
+  // Lines from every rank's table of this kind.
   const auto by_rank = [&](const char* kind, const std::vector<Part>& parts) {
     std::vector<Line> lines;
     for (const auto& [column, name] : parts) {

@@ -16,19 +16,19 @@ namespace tandem::report {
 struct Column {
   std::string name;
   std::vector<double> mean;       // NaN = not known
-  std::vector<double> low, high;  // empty where every point is one measurement; or an interval
+  std::vector<double> low, high;  // their range or interval; empty if every point is one measurement
 };
 
 // Columns over the same steps.
 struct Table {
   std::string name;
   std::vector<double> step;
-  std::vector<double> hours;  // of training, or since the first record
+  std::vector<double> hours;  // hours of training, or since the first record
   std::vector<Column> columns;
 };
 
 struct Line {
-  std::string name;  // for people
+  std::string name;  // name in the legend
   std::string table, column;
 };
 
@@ -40,10 +40,10 @@ struct Chart {
 
 struct Curves {
   std::vector<Table> tables;
-  std::vector<Chart> charts;  // only what has points
+  std::vector<Chart> charts;  // only those with points
 };
 
-// At most `most_points` for a curve.
+// Each curve has at most `most_points` points.
 Curves curves_of(const observe::RunData& run, const observe::RunPlan& plan, size_t most_points);
 
 }  // namespace tandem::report

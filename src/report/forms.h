@@ -11,7 +11,7 @@ namespace tandem::report {
 
 // ---- for people without a browser
 
-// One run after another, with a table that compares them in front where there are several.
+// One run after another; if there are several, a table that compares them comes first.
 std::string to_markdown(std::span<const RunReport> reports);
 std::string to_text(std::span<const RunReport> reports);
 
@@ -27,24 +27,24 @@ std::string watch_line(const RunReport& report);
 // each.
 std::string watch_screen(std::span<const RunReport> reports, int columns, int rows);
 
-// No run goes on any more, and there is one.
+// There is a run, and all runs have ended.
 bool all_ended(std::span<const RunReport> reports);
 
 // ---- for machines (docs/formats.md, "Report"), and for the page, which draws what it finds there
 
-// How much goes in; the defaults are those of report.json.
+// Limits of what the JSON holds; the defaults are those of report.json.
 struct JsonDetail {
-  size_t numbers = 2'000'000;  // of all curves together
-  size_t points = 4000;        // of one curve
+  size_t numbers = 2'000'000;  // numbers in all curves together
+  size_t points = 4000;        // points of a curve
   size_t validations = SIZE_MAX;
-  size_t samples = 256;         // sentences, the newest
-  size_t events = 4096;         // the newest
-  size_t text_bytes = 1 << 12;  // of one sentence or event
+  size_t samples = 256;         // the newest sample sentences
+  size_t events = 4096;         // the newest events
+  size_t text_bytes = 1 << 12;  // length of a sentence or event
   size_t config_bytes = 1 << 20;
   int indent = 2;  // -1 = all in one line
 };
 
-// Valid inside a <script> of a page: <, >, & and the line separators of JavaScript are escaped. No NaN: null.
+// Valid inside a <script> of a page: <, >, & and the line separators of JavaScript are escaped. NaN becomes null.
 std::string to_json(std::span<const RunReport> reports, const JsonDetail& detail = {});
 
 inline std::string to_json(const RunReport& report) { return to_json(std::span(&report, 1)); }
@@ -65,7 +65,7 @@ std::string live_page();
 // What a live page draws: the JSON inside to_html().
 std::string page_data(std::span<const RunReport> reports);
 
-// Of the page; `live` also lets it talk to its server.
+// The page's policy; `live` also lets it talk to its server.
 std::string content_security_policy(bool live);
 
 }  // namespace tandem::report

@@ -16,7 +16,7 @@ constexpr int kVersion = 2;
 
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-// Six significant digits are more than a curve shows, and half the bytes.
+// Six significant digits are more than a curve shows, and take half the bytes.
 Json rounded(const std::vector<double>& values) {
   Json all = Json::array();
   for (const double value : values) {
@@ -62,7 +62,7 @@ Json validations_json(const observe::RankMetrics& m, size_t most) {
   return all;
 }
 
-// The last `most` of them.
+// The last `most` points.
 template <class Point>
 std::span<const Point> newest(const std::vector<Point>& points, size_t most) {
   return std::span(points).last(std::min(points.size(), most));
@@ -124,7 +124,7 @@ Json charts_json(const Curves& curves) {
   return charts;
 }
 
-// Columns of all tables, with what stands beside the means.
+// Number of columns in all tables, with those of the ranges.
 size_t columns_in(const Curves& curves) {
   size_t columns = 0;
   for (const Table& table : curves.tables) {

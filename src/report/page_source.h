@@ -7,7 +7,7 @@ namespace tandem::report::page_source {
 
 extern const std::string_view chart_script;  // dygraphs
 extern const std::string_view page_script, page_style, page_body;
-// As a Content-Security-Policy writes them.
+// Hashes in the form of a Content-Security-Policy.
 extern const std::string_view chart_script_hash, page_script_hash, page_style_hash;
 
 }  // namespace tandem::report::page_source

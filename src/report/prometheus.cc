@@ -10,7 +10,7 @@ namespace tandem::report {
 
 namespace {
 
-// In quotes: a label's value may hold any UTF-8.
+// A label's value in quotes; it may hold any UTF-8.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : repaired_utf8(observe::kept_text(text, 512))) {
@@ -27,7 +27,7 @@ void add_head(std::string& text, const std::string& name, const std::string& hel
   text += fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n", name, help);
 }
 
-// What is NaN is left out.
+// NaN values are left out.
 template <class Value>
 void add_gauge(std::string& text, std::span<const RunReport> reports, const std::string& name, const std::string& help,
                const Value& value_of) {
@@ -43,7 +43,7 @@ void add_gauge(std::string& text, std::span<const RunReport> reports, const std:
   }
 }
 
-// Names that are not the prefix and the field's name.
+// The gauge's name: a few are not the prefix and the field's name.
 std::string gauge_name(const std::string& name) {
   return name == "tandem_nll"               ? "tandem_train_nll"
          : name == "tandem_valid_nll"       ? "tandem_validation_nll"
@@ -56,7 +56,7 @@ std::string gauge_name(const std::string& name) {
 double steps_of(const observe::TrainPoint& point) { return point.steps; }
 double steps_of(const observe::ValidPoint&) { return 1; }
 
-// The fields of the newest point; sums as means a step, as points differ in their number of steps.
+// Adds the fields of the newest point; sums become means per step, as points differ in their number of steps.
 template <class Point>
 void add_fields(std::string& text, std::span<const RunReport> reports, const std::string& prefix,
                 std::span<const observe::Field<Point>> fields, std::vector<Point> observe::RankMetrics::*points) {

@@ -11,7 +11,7 @@ namespace tandem::report {
 
 namespace {
 
-constexpr size_t kRows = 40;  // of a table for people; one of a thousand validations helps nobody
+constexpr size_t kRows = 40;  // rows of a table for people: a thousand validations would help nobody
 
 std::string cell(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : std::isnan(value) ? "-" : "infinite";

@@ -22,9 +22,8 @@ std::string utc(double time) {
 
 // The facts that verdicts and their sentences rest on are computed once.
 std::vector<Answer> answers_to(const observe::RunData& run, const observe::RunPlan& plan,
-                               const observe::CheckpointFacts& checkpoint, double now, double price_per_hour) {
+                               const observe::CheckpointFacts& checkpoint, const observe::Duration& duration) {
   const observe::RankMetrics& m = run.main();
-  const observe::Duration duration = observe::duration_of(m, plan, now, price_per_hour);
   const observe::Learning learning = observe::learning_of(m, plan, duration.pace);
   const observe::Exchange exchange = observe::exchange_of(run);
   const observe::GpuWork work = observe::gpu_work_of(run, exchange.clocks);
@@ -60,8 +59,13 @@ std::vector<Answer> answers_to(const observe::RunData& run, const observe::RunPl
 
 RunReport make_report(observe::RunData run, observe::RunPlan plan, const observe::CheckpointFacts& checkpoint,
                       double now, double price_per_hour) {
-  std::vector<Answer> answers = answers_to(run, plan, checkpoint, now, price_per_hour);
-  return {.run = std::move(run), .plan = std::move(plan), .answers = std::move(answers), .time = now};
+  const observe::Duration duration = observe::duration_of(run.main(), plan, now, price_per_hour);
+  std::vector<Answer> answers = answers_to(run, plan, checkpoint, duration);
+  return {.run = std::move(run),
+          .plan = std::move(plan),
+          .answers = std::move(answers),
+          .ended = duration.ended(),
+          .time = now};
 }
 
 void write_reports(std::span<const RunReport> reports, const std::filesystem::path& directory) {

@@ -1,4 +1,4 @@
-// The truth about a run: the answers to the questions about it, and what they rest on.
+// The report of a run: answers to questions about it, and the data that they rest on.
 #pragma once
 
 #include <filesystem>
@@ -23,19 +23,20 @@ struct RunReport {
   observe::RunData run;
   observe::RunPlan plan;
   std::vector<Answer> answers;
-  double time = 0;  // Unix seconds of the making
+  bool ended = false;
+  double time = 0;  // Unix seconds when it was made
 };
 
-// Answers every question, in the order of the report. `now`: Unix seconds, or 0 if the time of reading says nothing (a
+// Answers every question, in the order of the report. `now`: Unix seconds, or 0 if the time of reading means nothing (a
 // copy). `price_per_hour` 0 = not given.
 RunReport make_report(observe::RunData run, observe::RunPlan plan, const observe::CheckpointFacts& checkpoint,
                       double now, double price_per_hour);
 
-// Writes report.html, report.md and report.json into the directory, each in one step, so that a reader always finds
+// Writes report.html, report.md and report.json into the directory, each atomically, so that a reader always finds
 // whole ones. Makes the directory if needed.
 void write_reports(std::span<const RunReport> reports, const std::filesystem::path& directory);
 
-// Seconds of the whole run by what they went to.
+// Seconds of the whole run, by activity.
 std::vector<std::pair<std::string, double>> time_split(const observe::RankMetrics& metrics);
 double steps_in(const observe::RankMetrics& metrics);
 
@@ -45,10 +46,10 @@ std::vector<observe::ValidPoint> some_validations(const observe::RankMetrics& me
 // Samples of the last validation.
 std::vector<observe::SamplePoint> last_samples(const observe::RankMetrics& metrics);
 
-// Where, with what and of which version the run was made: name and value, for people.
+// Hosts, devices, precision and versions of the run, as names and values for people.
 std::vector<std::pair<std::string, std::string>> environment_of(const RunReport& report);
 
-// How much was read, and what was left out: a sentence.
+// A sentence on how much was read and what was left out.
 std::string reading_notes(const observe::RankMetrics& metrics);
 
 }  // namespace tandem::report

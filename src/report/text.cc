@@ -6,7 +6,7 @@
 namespace tandem::report {
 
 std::string repaired_utf8(const std::string& text) {
-  using Json = nlohmann::json;  // which replaces what is not UTF-8
+  using Json = nlohmann::json;  // its dump() replaces what is not UTF-8
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 

@@ -1,4 +1,4 @@
-// Texts from outside (sentences, file names, configs), made fit for a place where people read them.
+// Makes texts from outside (sentences, file names, configs) fit for places where people read them.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace tandem::report {
 std::string repaired_utf8(const std::string& text);
 // One line of printable text: no control character reaches a terminal.
 std::string printable(const std::string& text);
-// One line of text without meaning to Markdown or HTML.
+// One line of text that Markdown and HTML show as it is.
 std::string markdown_escaped(const std::string& text);
 
 }  // namespace tandem::report

@@ -17,7 +17,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// Without port, brackets and capitals; empty where it is no host.
+// The host without port, brackets and capitals; empty if a bracket is not closed.
 std::string name_of_host(const std::string& host) {
   if (host.starts_with('[')) {
     const size_t end = host.find(']');

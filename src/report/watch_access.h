@@ -1,4 +1,4 @@
-// Who may ask `tandem watch`. Pure functions.
+// Access rules of `tandem watch`. Pure functions.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ bool is_this_machine(const std::string& address);  // 127.x.y.z, ::1, localhost
 // requests here under that site's name (DNS rebinding), but not under a number or this machine's own name.
 bool host_allowed(const std::string& host, const std::string& address);
 
-// In a time that does not tell how much of it is right.
+// Takes a time that does not depend on how much of the token is right.
 bool token_matches(const std::string& given, const std::string& wanted);
 
 }  // namespace tandem::report

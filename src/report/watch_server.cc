@@ -20,14 +20,14 @@ namespace tandem::report {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Text = std::shared_ptr<const std::string>;  // shared by the publisher and every reply that is under way
+using Text = std::shared_ptr<const std::string>;  // shared by the publisher and every reply in progress
 
 constexpr size_t kMostConnections = 512;  // threads; less than the usual limit of open files
 constexpr size_t kPart = 1 << 16;         // bytes written at once
 constexpr auto kLongestReply = std::chrono::seconds(60);
-constexpr auto kSignOfLife = std::chrono::seconds(15);  // between two lines to a listener
+constexpr auto kSignOfLife = std::chrono::seconds(15);  // longest time between two lines to a listener
 
-// What was published, and the listeners' way to wait for more.
+// What was published; listeners can wait for more.
 class Published {
  public:
   struct Version {
@@ -47,7 +47,7 @@ class Published {
     const std::lock_guard lock(mutex_);
     return now_;
   }
-  // The number when it differs from `seen`, or `seen` after a while; nothing once closed.
+  // Waits for a number other than `seen`, for kSignOfLife at most, and returns it; nothing once closed.
   std::optional<uint64_t> wait(uint64_t seen) const {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kSignOfLife, [&] { return closed_ || now_.number != seen; });
@@ -92,7 +92,7 @@ struct WatchServer::State {
   std::atomic<size_t> listeners = 0;
   Text page = std::make_shared<const std::string>(live_page());
   int port = 0;
-  std::atomic<bool> ended = false;  // listening
+  std::atomic<bool> ended = false;  // listening has ended
   std::thread thread;
 
   bool admitted(const httplib::Request& request, httplib::Response& response) const;
@@ -119,7 +119,7 @@ bool WatchServer::State::admitted(const httplib::Request& request, httplib::Resp
   return false;
 }
 
-// In parts, so that a reply ends when its reader takes too long.
+// Sends in parts, so that a reply ends if its reader takes too long.
 void WatchServer::State::send(httplib::Response& response, const Text& text, const char* type) const {
   response.set_content_provider(
       text->size(), type,
@@ -195,11 +195,11 @@ void WatchServer::State::set_routes() {
 void WatchServer::State::bind() {
   server.new_task_queue = [] { return new ConnectionThreads(kMostConnections); };  // httplib deletes it
   server.set_payload_max_length(4096);
-  server.set_keep_alive_timeout(1);  // also how long the end may take
+  server.set_keep_alive_timeout(1);  // seconds; stopping may take as long
   server.set_read_timeout(3);
   server.set_write_timeout(5);
   server.set_tcp_nodelay(true);
-  server.set_socket_options([](socket_t socket) {  // httplib's own let two servers share a port
+  server.set_socket_options([](socket_t socket) {  // httplib's own options let two servers share a port
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });

@@ -1,6 +1,6 @@
 // The live page: /, data.json, events (server-sent), metrics (Prometheus). Serves what was published last and nothing
-// from the disk. Any number of clients may read at once up to a limit; who reads too slowly is dropped, so memory and
-// threads stay bounded.
+// from the disk. Clients may read at once, up to a limit; those that read too slowly are dropped, so memory and threads
+// stay bounded.
 #pragma once
 
 #include <memory>
@@ -11,20 +11,20 @@ namespace tandem::report {
 struct WatchServerOptions {
   std::string address = "127.0.0.1";
   int port = 0;       // 0 = any free one
-  std::string token;  // wanted from every client, fit for a URL; empty = none, which only a loopback address allows
-  size_t most_listeners = 400;  // to events; more are told to ask for data.json themselves
+  std::string token;  // required from every client, fit for a URL; empty = none, which only a loopback address allows
+  size_t most_listeners = 400;  // listeners to events; more must poll data.json
 };
 
 class WatchServer {
  public:
-  // Binds and begins to serve. Fails with one sentence where the address cannot be used.
+  // Binds and begins to serve. Fails with a one-line error if the address cannot be used.
   explicit WatchServer(WatchServerOptions options);
   ~WatchServer();  // ends every connection
   WatchServer(const WatchServer&) = delete;
   WatchServer& operator=(const WatchServer&) = delete;
 
   int port() const;
-  std::string url() const;  // of the page, with the token
+  std::string url() const;  // address of the page, with the token
 
   // `data`: forms.h's page_data(); `metrics`: to_prometheus().
   void publish(std::string data, std::string metrics);

@@ -12,7 +12,7 @@ namespace tandem::report {
 
 namespace {
 
-size_t width_of(const std::string& text) {  // in characters
+size_t width_of(const std::string& text) {  // characters, not bytes
   return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
@@ -90,10 +90,7 @@ std::string watch_screen(std::span<const RunReport> reports, int columns, int ro
 }
 
 bool all_ended(std::span<const RunReport> reports) {
-  return !reports.empty() && std::ranges::all_of(reports, [](const RunReport& report) {
-    const Answer* how_long = how_long_of(report);
-    return how_long != nullptr && how_long->verdict.label == "ended";
-  });
+  return !reports.empty() && std::ranges::all_of(reports, &RunReport::ended);
 }
 
 }  // namespace tandem::report

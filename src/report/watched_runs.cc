@@ -15,12 +15,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kDepth = 3;                // of the search for runs
-constexpr size_t kMostEntries = 20'000;  // that one search looks at
+constexpr int kDepth = 3;                // depth of the search for runs
+constexpr size_t kMostEntries = 20'000;  // directory entries that one search looks at
 constexpr size_t kMostRuns = 100;
 constexpr double kSearchSeconds = 10;
-constexpr double kJudgeSeconds = 60;    // after which a run that says nothing new is judged anew
-constexpr double kLargestShare = 0.05;  // of the time, for reading
+constexpr double kJudgeSeconds = 60;    // after this time an unchanged run is judged again
+constexpr double kLargestShare = 0.05;  // share of the time for reading
 
 void search(const fs::path& directory, int depth, size_t& entries, std::set<fs::path>& found) {
   std::error_code error;
@@ -80,7 +80,7 @@ std::vector<fs::path> find_runs(const std::vector<fs::path>& paths) {
 }
 
 WatchedRuns::WatchedRuns(std::vector<fs::path> paths, Read read) : paths_(std::move(paths)), read_(std::move(read)) {
-  find_runs(paths_);  // fails now where a path is missing
+  find_runs(paths_);  // fails now if a path is missing
 }
 
 void WatchedRuns::find_again(double now) {
@@ -88,7 +88,7 @@ void WatchedRuns::find_again(double now) {
   std::vector<fs::path> found;
   try {
     found = find_runs(paths_);
-  } catch (const Error&) {  // moved away meanwhile: what was read stays
+  } catch (const Error&) {  // a path was moved meanwhile: what was read stays
     return;
   }
   for (const fs::path& path : found) {

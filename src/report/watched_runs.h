@@ -1,8 +1,7 @@
-// Runs that are looked at again and again: those named, and all that lie in the directories named. Reads files only, so
-// it never disturbs a trainer.
+// Watches the given runs and all runs in the given directories. Only reads files, so it never disturbs a trainer.
 //
-// A run is read anew only when its files changed, and at most for a twentieth of the time: what a trainer keeps of its
-// metrics is bounded (observe/metrics_writer.h), so that is about every second.
+// A run is read again if its files changed, else once a minute. Reading takes at most a twentieth of the time: metrics
+// are bounded (observe/metrics_writer.h), so that is about every second.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +14,7 @@
 namespace tandem::report {
 
 // Run directories and metrics files among and below `paths`, sorted, each once. A directory that is no run is searched
-// three levels deep. Fails where a path is missing.
+// three levels deep. Fails if a path is missing.
 std::vector<std::filesystem::path> find_runs(const std::vector<std::filesystem::path>& paths);
 
 class WatchedRuns {
@@ -24,14 +23,14 @@ class WatchedRuns {
 
   WatchedRuns(std::vector<std::filesystem::path> paths, Read read);
 
-  // Whether anything is new. `now`: seconds on a clock that never goes back.
+  // Reads what changed; returns whether anything is new. `now`: seconds on a clock that never goes back.
   bool update(double now);
-  std::vector<RunReport> reports() const;  // of all runs that could be read
+  std::vector<RunReport> reports() const;  // reports of all runs that could be read
 
  private:
   struct Watched {
     std::filesystem::path path;
-    std::string signature;  // of its files when it was read
+    std::string signature;  // state of its files when it was read
     double read_at = 0, next_read = 0;
     std::vector<RunReport> report;  // one, or none yet
   };

@@ -11,7 +11,7 @@ namespace tandem::observe {
 
 namespace {
 
-// A function of NVIDIA's management library, found at run time. True: it is there and succeeded.
+// A function of NVIDIA's management library, found at run time. A call returns whether it is there and succeeded.
 template <class... Args>
 class Function {
  public:
@@ -39,7 +39,7 @@ class Nvml {
   Function<const char*, NvmlDevice*> by_bus_id_{library_, "nvmlDeviceGetHandleByPciBusId_v2"};
   Function<const char*, NvmlDevice*> by_uuid_{library_, "nvmlDeviceGetHandleByUUID"};
   Function<uint32_t, NvmlDevice*> by_index_{library_, "nvmlDeviceGetHandleByIndex_v2"};
-  bool started_ = shutdown_.is_there() && init_();  // not without a driver
+  bool started_ = shutdown_.is_there() && init_();  // false without a driver
 
  public:
   explicit Nvml(const std::string& library) : library_(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL)) {}
@@ -54,7 +54,7 @@ class Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // `gpu`: PCI bus id, UUID or number. Null if NVML or that GPU is not there.
+  // `gpu`: PCI bus id, UUID or number. Null if NVML or that GPU is missing.
   NvmlDevice device(const std::string& gpu) const {
     NvmlDevice device = nullptr;
     uint32_t index = 0;
@@ -70,7 +70,7 @@ class Nvml {
   Function<NvmlDevice, char*, uint32_t> name{library_, "nvmlDeviceGetName"}, uuid{library_, "nvmlDeviceGetUUID"};
   Function<NvmlDevice, uint32_t*> power{library_, "nvmlDeviceGetPowerUsage"};                // mW
   Function<NvmlDevice, uint32_t*> power_limit{library_, "nvmlDeviceGetEnforcedPowerLimit"};  // mW
-  Function<NvmlDevice, uint64_t*> energy{library_, "nvmlDeviceGetTotalEnergyConsumption"};   // mJ, of this driver
+  Function<NvmlDevice, uint64_t*> energy{library_, "nvmlDeviceGetTotalEnergyConsumption"};   // mJ since driver load
   Function<NvmlDevice, int, uint32_t*> clock{library_, "nvmlDeviceGetClockInfo"};            // MHz; SM 1, memory 2
   Function<NvmlDevice, int, uint32_t*> temperature{library_, "nvmlDeviceGetTemperature"};    // Celsius; sensor 0
   Function<NvmlDevice, NvmlMemory*> memory{library_, "nvmlDeviceGetMemoryInfo"};
@@ -87,7 +87,7 @@ constexpr Reason kReasons[] = {
     {0x1, "idle"},           {0x2, "application_clocks"}, {0x4, "power_cap"},         {0x8, "hardware_slowdown"},
     {0x10, "sync_boost"},    {0x20, "software_thermal"},  {0x40, "hardware_thermal"}, {0x80, "power_brake"},
     {0x100, "display_clock"}};
-// Heat and power supply. A GPU at its power cap is doing all the work that it may, so that is no fault.
+// Faults of cooling or power supply. A GPU at its power cap does all the work that it may, so that is no fault.
 constexpr uint64_t kFaults = 0x8 | 0x20 | 0x40 | 0x80, kPowerCap = 0x4;
 
 class GpuProbe {
@@ -114,7 +114,7 @@ class GpuProbe {
   }
 
  private:
-  // In the first record that is kept: the sample of no time only sets the counters.
+  // Adds the name to the first record that is kept: the sample of 0 seconds only sets the counters.
   void name_once(Record& record, double seconds) {
     if (named_ || seconds == 0) {
       return;
@@ -129,7 +129,7 @@ class GpuProbe {
     }
   }
 
-  // The energy counter gives the mean over the whole stretch; GPUs before Volta have only the moment's power.
+  // The energy counter gives the mean over the whole stretch; GPUs before Volta have only the present power.
   void power(Record& record, double seconds) {
     std::optional<double> joules;
     if (uint64_t energy = 0; nvml_->energy(device_, &energy)) {

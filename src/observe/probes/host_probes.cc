@@ -13,8 +13,8 @@ namespace tandem::observe {
 
 namespace {
 
-constexpr double kMostCost = 0.005;     // of one core
-constexpr double kShortestLast = 0.05;  // seconds that are worth a last record
+constexpr double kMostCost = 0.005;     // share of one core
+constexpr double kShortestLast = 0.05;  // seconds; a shorter rest gets no last record
 
 double thread_cpu_seconds() {
   timespec time{};
@@ -27,7 +27,7 @@ void sample_until(const std::stop_token& stop, const ProbeOptions& options, cons
   ProbeSet probes(options);
   Stopwatch watch;
   std::mutex mutex;
-  std::condition_variable_any pause;  // ended by the stop alone
+  std::condition_variable_any pause;  // only a stop request ends it early
   double cost = thread_cpu_seconds(), wait = options.period;
   for (bool end = false; !end;) {
     std::unique_lock lock(mutex);
@@ -37,7 +37,7 @@ void sample_until(const std::stop_token& stop, const ProbeOptions& options, cons
     }
     write(probes.sample());
     const double spent = thread_cpu_seconds();
-    wait = std::max(options.period, (spent - std::exchange(cost, spent)) / kMostCost);  // the waking up included
+    wait = std::max(options.period, (spent - std::exchange(cost, spent)) / kMostCost);  // waking up included
   }
 }
 
@@ -56,7 +56,7 @@ ProbeSet::ProbeSet(const ProbeOptions& options) {
   probes_.push_back(make_process_probe(options.root));
   watch_.lap();
   last_cost_ = thread_cpu_seconds();
-  measured(0);  // where the counters begin
+  measured(0);  // sets where the counters begin
 }
 
 Record ProbeSet::sample() {
@@ -76,7 +76,7 @@ Record ProbeSet::measured(double seconds) {
 }
 
 HostProbes::HostProbes(const ProbeOptions& options, std::function<void(Record)> write) {
-  // Signals are for the main thread.
+  // Only the main thread may get signals.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

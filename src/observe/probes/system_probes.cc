@@ -1,4 +1,4 @@
-// What /proc and /sys say of the host and of this process.
+// Probes of the host and this process that read /proc and /sys.
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
@@ -47,7 +47,6 @@ std::string next_word(std::istream& in) {
   return word;
 }
 
-// The next words.
 template <size_t count>
 std::array<Number, count> next_numbers(std::istream& in) {
   std::array<Number, count> numbers;
@@ -57,7 +56,7 @@ std::array<Number, count> next_numbers(std::istream& in) {
   return numbers;
 }
 
-// What stands behind `name` in the first line that begins with it.
+// The number after `name` in the first line that begins with it.
 Number number_after(const std::string& name, const fs::path& path) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
@@ -95,10 +94,10 @@ struct CpuTicks {
 
 // ---- disk
 
-// Of all processes of the machine. A filesystem over several disks has no line of its own.
+// Bytes that all processes wrote to a disk. Nothing for a filesystem over several disks, which has no line of its own.
 Number bytes_written(const fs::path& stats, double wanted_major, double wanted_minor) {
-  constexpr double kSector = 512;        // bytes, whatever the disk's own are
-  constexpr size_t kSectorsWritten = 7;  // place in /proc/diskstats, counted behind the name
+  constexpr double kSector = 512;        // bytes, whatever the disk's own sector size
+  constexpr size_t kSectorsWritten = 7;  // column in /proc/diskstats, counted from 1 after the name
   std::ifstream in(stats);
   for (std::string line; std::getline(in, line);) {
     std::istringstream words(line);
@@ -114,10 +113,10 @@ Number bytes_written(const fs::path& stats, double wanted_major, double wanted_m
 
 // ---- network
 
-constexpr size_t kMostInterfaces = 16;  // hosts of containers have hundreds
+constexpr size_t kMostInterfaces = 16;  // container hosts have hundreds
 constexpr size_t kMostName = 64;        // bytes; the kernel's limit is 15
 
-// Columns of /proc/net/dev behind the name.
+// Columns of /proc/net/dev after the name.
 struct Column {
   const char* name;
   size_t place;
@@ -143,7 +142,7 @@ class NetworkProbe {
         add(record, "net." + name + ".", name, values, counters);
       }
     }
-    others_ = std::move(seen);  // what went away is forgotten
+    others_ = std::move(seen);  // forgets interfaces that went away
   }
 
  private:
@@ -168,7 +167,7 @@ class NetworkProbe {
     return found;
   }
 
-  // IPv4 as far as there is a route, IPv6.
+  // Names of interfaces with an address: IPv4 ones that have a route, and IPv6 ones.
   std::set<std::string> with_address() const {
     std::set<std::string> names;
     std::ifstream routes(root_ / "proc/net/route"), addresses(root_ / "proc/net/if_inet6");
@@ -186,7 +185,7 @@ class NetworkProbe {
     return next_word(in);
   }
 
-  // Loopback and tunnels do not know whether they are.
+  // Loopback and tunnels report "unknown".
   bool is_up(const std::string& name) const {
     const std::string state = attribute(name, "operstate");
     return state == "up" || state == "unknown";
@@ -248,7 +247,7 @@ Probe make_memory_probe(const fs::path& root) {
 Probe make_process_probe(const fs::path& root) {
   return [stat = root / "proc/self/stat", io = root / "proc/self/io", cpu = Counter(), written = Counter()](
              Record& record, double) mutable {
-    // Places in /proc/self/stat, counted behind the name in brackets.
+    // Columns of /proc/self/stat, counted after the name in brackets.
     constexpr size_t kUserTicks = 11, kSystemTicks = 12, kThreads = 17, kPages = 21;
     std::ifstream in(stat);
     const std::string content(std::istreambuf_iterator<char>(in), {});

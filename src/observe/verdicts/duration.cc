@@ -10,12 +10,12 @@ namespace tandem::observe {
 namespace {
 
 constexpr size_t kBlocks = 8;
-constexpr size_t kFewestRecords = 3;  // to know their spread
-// A trainer that writes nothing for this long is not believed to run: longer than a validation should take.
+constexpr size_t kFewestRecords = 3;  // records needed to know their spread
+// Seconds without a record after which a trainer is taken for stopped: longer than a validation should take.
 constexpr double kSilence = 900;
 
-// Pauses differ in length: the 95 % error of their mean, for `mean_pause` seconds a step; one alone may be wholly
-// wrong.
+// The 95 % error of `mean_pause`, the pauses' seconds per step, from how much pauses differ in length; with a single
+// pause it is as large as the mean.
 double pause_error(const RankMetrics& m, double mean_pause) {
   std::vector<double> pauses;
   for (const TrainPoint& point : m.train) {
@@ -30,11 +30,11 @@ double pause_error(const RankMetrics& m, double mean_pause) {
   return mean_pause * student_t_975(static_cast<int>(n) - 1) * deviation(pauses) / mean(pauses) / std::sqrt(n);
 }
 
-// For `steps` more.
+// What is left if `steps` more are planned.
 Left left_by_steps(double steps, const Pace& pace) {
   steps = std::max(steps, 0.0);
   const double seconds = steps * pace.seconds;
-  // The mean of what is left strays as the blocks do, and the mean of the past is not exact either.
+  // The mean of the coming steps varies as the blocks do, and the mean of the past ones is not exact either.
   const double of_steps =
       pace.has_error() ? student_t_975(pace.blocks - 1) * pace.error *
                              std::sqrt(1.0 / pace.blocks + std::min(1.0, pace.block_steps / std::max(steps, 1.0)))
@@ -63,7 +63,7 @@ Left left_of(const RankMetrics& m, const RunPlan& plan, const Pace& pace) {
   return left;
 }
 
-// The details of the last `end` event, unless the run was trained on or started again after it.
+// The details of the last `end` event, unless the run was continued or started again after it.
 std::optional<std::string> end_of(const RankMetrics& m) {
   const auto event =
       std::find_if(m.events.rbegin(), m.events.rend(), [](const EventPoint& e) { return e.event == "end"; });
@@ -74,7 +74,7 @@ std::optional<std::string> end_of(const RankMetrics& m) {
 
 using Weighted = std::vector<std::pair<double, double>>;  // seconds a step, steps
 
-// Medians of the second and the last quarter (the first has the warm-up), how many times slower; 1 = not beyond noise.
+// Median of the last quarter over that of the second (the first has the warm-up); 1 if not slower beyond noise.
 double slowdown_of(const Weighted& times) {
   const size_t quarter = times.size() / 4;
   if (quarter < 4) {
@@ -136,7 +136,7 @@ Duration duration_of(const RankMetrics& m, const RunPlan& plan, double now, doub
     return d;
   }
   const TrainPoint seen = total(m.train);
-  // A stretch between the last record and a resume is not recorded: the means know it.
+  // A stretch between the last record and a resume is not recorded: it is taken to be like the mean.
   const double whole = seen.steps > 0 ? static_cast<double>(m.last_step()) / seen.steps : 0;
   d.steps = m.last_step();
   d.elapsed = m.elapsed_seconds();
@@ -165,7 +165,7 @@ StepTimes step_times_of(const RankMetrics& m) {
   t.sums.validation_seconds = m.validation_seconds();
   t.slowdown = slowdown_of(times);
   t.median = weighted_quantile(times, 0.5), t.p95 = weighted_quantile(times, 0.95);
-  // Another start may be on other machines, and the mean of all steps is then that of none.
+  // Another start may be on other machines, and then the mean of all steps describes none of them.
   const std::span<const TrainPoint> started = m.since_start();
   const TrainPoint sums = total(started);
   const double now = sums.step_seconds() / sums.steps;
@@ -184,22 +184,22 @@ Verdict how_long(const Duration& d) {
   v.add("steps", static_cast<double>(d.steps)).add("elapsed_seconds", d.elapsed, "s").add("pairs", d.pairs);
   v.add("source_tokens", d.source_tokens).add("target_tokens", d.target_tokens);
   v.add("epochs", d.epochs).add("seconds_per_step", d.pace.seconds, "s");
-  if (d.price > 0) {
+  if (d.has_price()) {
     v.add("cost", d.cost(d.elapsed));
   }
-  if (d.end) {
+  if (d.ended()) {
     return v;
   }
   v.add("steps_left", d.left.steps).add("seconds_left", d.left.seconds, "s");
   v.add("seconds_left_low", d.left.low, "s").add("seconds_left_high", d.left.high, "s");
   v.add("silence_seconds", d.silence, "s");
-  if (d.price > 0) {
+  if (d.has_price()) {
     v.add("cost_in_all", d.cost(d.elapsed + d.left.seconds));
   }
   v.label = d.silence > std::max(kSilence, 20 * d.pace.seconds) ? "silent" : "running";
-  v.confidence = std::isnan(d.left.seconds) || !d.pace.has_error() ? Confidence::low
-                 : d.left.high - d.left.low > d.left.seconds       ? Confidence::medium
-                                                                   : Confidence::high;
+  v.confidence = !d.left.known() || !d.pace.has_error()      ? Confidence::low
+                 : d.left.high - d.left.low > d.left.seconds ? Confidence::medium
+                                                             : Confidence::high;
   return v;
 }
 

@@ -8,13 +8,13 @@ namespace tandem::observe {
 
 namespace {
 
-// Headers of a TCP segment over Ethernet with IPv4 and timestamps: 14 + 20 + 32 bytes; a bare acknowledgement is one.
+// Header bytes of a TCP segment (or bare acknowledgement) over Ethernet with IPv4 and timestamps: 14 + 20 + 32.
 constexpr double kHeaderBytes = 66;
-constexpr double kLevel = 1e-9;  // relative spread below which a series has none
+constexpr double kLevel = 1e-9;  // relative spread below which a series counts as constant
 
-// Adds the same steps of all ranks.
+// Sums of waits; each add() takes the same steps of all ranks.
 struct WaitSums {
-  Waits sums{};  // in seconds, not of a step
+  Waits sums{};  // seconds in all, not per step
   double steps = 0, waiting = 0;
 
   void add(const std::vector<TrainPoint>& ranks) {
@@ -53,7 +53,7 @@ double payload_over_planned(const RankClock& clock) {
   return clock.setup.planned_sent_bytes > 0 ? per_step / clock.setup.planned_sent_bytes : kUnknown;
 }
 
-// Of the bytes of a step, if gradients were bf16. f64 come back as f32; with a sharded optimizer weights do, in f32.
+// Share of a step's bytes with bf16 gradients. f64 come back as f32; a sharded optimizer sends back f32 weights.
 double bf16_share(const SetupPoint& setup) {
   const double back = setup.sharded > 0 ? 4 : 2;
   return setup.wire == "f32" ? (2 + back) / 8 : setup.wire == "f64" ? (2 + back) / 12 : kUnknown;
@@ -61,7 +61,7 @@ double bf16_share(const SetupPoint& setup) {
 
 bool varies(const std::vector<double>& values) { return deviation(values) > kLevel * std::fabs(mean(values)); }
 
-// Pearson's; NaN if one of them does not vary.
+// Pearson's correlation; NaN if one of them does not vary.
 double correlation(const std::vector<double>& x, const std::vector<double>& y) {
   if (!varies(x) || !varies(y)) {
     return kUnknown;
@@ -91,7 +91,7 @@ WaitAndStep together_of(const RankClock& clock) {
   return t;
 }
 
-// Standard error of a rank's mean own time of a step.
+// Standard error of a rank's mean own time per step.
 double error_of(const RankClock& clock) {
   std::vector<double> own;
   for (const TrainPoint& point : clock.windows) {
@@ -100,7 +100,7 @@ double error_of(const RankClock& clock) {
   return deviation(own) / std::sqrt(static_cast<double>(own.size()));
 }
 
-// Its own time of a step in the newest third of its windows.
+// A rank's own time per step in the newest third of its windows.
 double own_lately(const RankClock& clock) {
   const TrainPoint newest = total(std::span(clock.windows).last((clock.windows.size() + 2) / 3));
   return (newest.compute_seconds + newest.data_seconds) / newest.steps;
@@ -117,7 +117,7 @@ double median_of_others(const std::vector<RankClock>& clocks, const RankClock& o
   return values.empty() ? kUnknown : median(std::move(values));
 }
 
-// Wants two ranks.
+// Needs two ranks.
 SlowestRank slowest_of(const std::vector<RankClock>& clocks) {
   const RankClock& slow = *std::max_element(clocks.begin(), clocks.end(),
                                             [](const RankClock& a, const RankClock& b) { return a.own() < b.own(); });
@@ -136,8 +136,8 @@ SlowestRank slowest_of(const std::vector<RankClock>& clocks) {
   return s;
 }
 
-// Window by window, as another rank may be the slowest in each; by means if the ranks' windows do not match. Wants at
-// least one rank.
+// Adds up window by window, as another rank may be the slowest in each; uses means if the ranks' windows do not match.
+// Needs at least one rank.
 Waits waits_of(const std::vector<RankClock>& clocks) {
   std::map<int64_t, std::vector<TrainPoint>> windows;
   std::vector<TrainPoint> sums;
@@ -158,7 +158,7 @@ Waits waits_of(const std::vector<RankClock>& clocks) {
   return matched.steps >= means.steps / 2 ? matched.mean() : means.mean();
 }
 
-// By the interfaces' counters, or without them by what the ranks count themselves.
+// Uses the interfaces' counters or, if there are none, the ranks' own counts.
 LinkTraffic link_traffic(const std::vector<RankClock>& clocks, int ranks) {
   LinkTraffic link;
   std::map<double, int> nodes;  // ranks by node; without setup records every rank is taken to have its own
@@ -204,6 +204,20 @@ double Waits::step_with_share(double share) const {
   return step_without_network() + std::max(transfer * share - hidden, 0.0);
 }
 
+Bottleneck Waits::bottleneck() const {
+  if (exposed_share() >= kWorth) {
+    return exposed >= std::max(compute, data) ? Bottleneck::network : Bottleneck::network_in_part;
+  }
+  return ranks_wait() ? Bottleneck::slow_rank : Bottleneck::none;
+}
+
+SlowCause SlowestRank::cause() const {
+  return data > excess() / 2                         ? SlowCause::data
+         : throttled > kWorth                        ? SlowCause::throttled
+         : clock_mhz < (1 - kWorth / 2) * others_mhz ? SlowCause::low_clock
+                                                     : SlowCause::compute;
+}
+
 Exchange exchange_of(const RunData& run) {
   Exchange e{.ranks = ranks_of(run), .clocks = clocks_of(run)};
   if (e.clocks.empty()) {
@@ -234,6 +248,8 @@ double Exchange::sent_over_planned() const {
   const double planned = clocks.front().setup.planned_sent_bytes;
   return planned > 0 ? clocks.front().mean(&TrainPoint::sent_bytes) / planned : kUnknown;
 }
+
+bool Exchange::sent_as_planned() const { return std::fabs(sent_over_planned() - 1) <= 0.01; }
 
 double Exchange::bf16_step() const {
   const double share = bf16_share(clocks.front().setup);

@@ -7,13 +7,13 @@ namespace tandem::observe {
 
 namespace {
 
-constexpr double kGood = 0.4, kSome = 0.1;  // of the measured peak
-// Of the power limit. GPUs that wait draw 11 to 21 % of it, GPUs that work half and more.
+constexpr double kGood = 0.4, kSome = 0.1;  // shares of the measured peak
+// Shares of the power limit. GPUs that wait draw 11 to 21 % of it, GPUs that work half of it or more.
 constexpr double kLowPower = 0.35, kHighPower = 0.5;
 constexpr double kBusy = 90;      // percent of "utilisation"
-constexpr double kWaiting = 0.3;  // of a step
+constexpr double kWaiting = 0.3;  // share of a step
 
-// The mean over `all` of what is finite; NaN if nothing is.
+// Mean of the finite values of `all`; NaN if there is none.
 template <class Item, class Value>
 double mean_of(const std::vector<Item>& all, const Value& value_of) {
   std::vector<double> known;
@@ -47,6 +47,12 @@ void add_clocks(GpuWork& w, const std::vector<RankClock>& clocks) {
   }
 }
 
+// Whether a rank computes on a GPU: its probes found one, or its backend is called cuda.
+bool on_gpu(const RankMetrics& metrics, const ProbePoint& probe) {
+  return !metrics.gpu_name.empty() || std::isfinite(probe.gpu_power_watts) ||
+         setup_of(metrics).backend.find("cuda") != std::string::npos;
+}
+
 void add_probes(GpuWork& w, const RunData& run) {
   std::vector<ProbePoint> probes;
   for (const RankMetrics& metrics : run.ranks) {
@@ -56,8 +62,7 @@ void add_probes(GpuWork& w, const RunData& run) {
         w.reasons.insert(point.gpu_throttle);
       }
     }
-    w.gpu = w.gpu || !metrics.gpu_name.empty() || std::isfinite(probes.back().gpu_power_watts) ||
-            setup_of(metrics).backend.find("cuda") != std::string::npos;
+    w.gpu = w.gpu || on_gpu(metrics, probes.back());
   }
   w.power = mean_of(probes, &ProbePoint::gpu_power_watts);
   w.power_limit = mean_of(probes, &ProbePoint::gpu_power_limit_watts);
@@ -83,7 +88,7 @@ const char* label_of(const GpuWork& w) {
 
 }  // namespace
 
-// Small kernels are busy at little power too, but their steps do not wait.
+// Small kernels also keep a GPU busy at little power, but their steps do not wait.
 bool GpuWork::spins() const {
   const bool waits = std::isfinite(idle) ? idle >= kWaiting : !(share() >= kSome);
   return utilisation >= kBusy && power_share() < kLowPower && waits;

@@ -8,18 +8,18 @@ namespace tandem::observe {
 
 namespace {
 
-constexpr int64_t kInARow = 5;  // skipped steps: a gradient that overflows by chance does not do so again and again
+constexpr int64_t kInARow = 5;  // skipped steps of a diverged run: chance overflows do not come so many in a row
 constexpr double kHour = 3600;
-constexpr size_t kEnough = 7;  // validations for "no overfitting" to be believed
+constexpr size_t kEnough = 7;  // validations needed for medium confidence
 
-// The first of the newest points that all are `bad`.
+// The first step of the `bad` points at the end of the series, if there are any.
 template <class Point, class Bad>
 std::optional<int64_t> since(const std::vector<Point>& points, const Bad& bad) {
   const auto good = std::find_if_not(points.rbegin(), points.rend(), bad);
   return good == points.rbegin() ? std::nullopt : std::optional(std::prev(good)->step);
 }
 
-// Nothing but skipped steps at the end, one after the other.
+// The first of the skipped steps in a row that the run ends with, if there are enough.
 std::optional<int64_t> skipping_since(const RankMetrics& m) {
   int64_t step = m.last_step();
   for (auto event = m.events.rbegin(); event != m.events.rend() && event->event == "skipped" && event->step == step;
@@ -35,7 +35,7 @@ std::optional<int64_t> earlier(std::optional<int64_t> a, std::optional<int64_t> 
 
 std::optional<int64_t> diverged_since(const RankMetrics& m) {
   const auto training = since(m.train, [](const TrainPoint& p) { return p.unfinite >= p.records; });
-  // A validation without a loss (an empty set) has no NLL either; it says nothing, unless others have one.
+  // A validation without a loss (an empty set) has no NLL either; it counts only if others have one.
   const bool measured =
       std::any_of(m.valid.begin(), m.valid.end(), [](const ValidPoint& p) { return std::isfinite(p.nll); });
   const auto validating =
@@ -43,13 +43,13 @@ std::optional<int64_t> diverged_since(const RankMetrics& m) {
   return earlier(earlier(training, validating), skipping_since(m));
 }
 
-// A score that is the same throughout (0 at the start, 100 at the end) has no noise and says nothing.
+// A score that is the same throughout (0 at the start, 100 at the end) has no noise and no trend.
 std::optional<Trend> trend_if_any(const ValidationSeries& series) {
   return series.size() >= kFewestValidations && deviation(series.y) > 0 ? std::optional(trend_of(series))
                                                                         : std::nullopt;
 }
 
-// A sudden change of level is one of the model: if one of the two shows it, the older points of both are of the past.
+// A sudden change of level is a change of the model: if one of the two shows it, older points of both are left out.
 void add_trends(Learning& l) {
   std::optional<Trend>&nll = l.nll_trend, &bleu = l.bleu_trend;
   nll = trend_if_any(l.nll), bleu = trend_if_any(l.bleu);
@@ -60,7 +60,7 @@ void add_trends(Learning& l) {
   }
 }
 
-// Neither validation nor training loss ever fell beyond its noise.
+// Whether validation or training loss ever fell beyond its noise, or there are too few validations to tell.
 bool ever_fell(const RankMetrics& m, const ValidationSeries& nll) {
   if (nll.size() < kFewestValidations || fit_line(nll.x, nll.y).upper < 0) {
     return true;
@@ -75,12 +75,12 @@ bool ever_fell(const RankMetrics& m, const ValidationSeries& nll) {
   return x.size() >= 5 && fit_line(x, y).upper < 0;
 }
 
-// A trend is not known to hold for longer than it was seen, and was seen at the learning rates of its time.
+// A trend may not hold for longer than it was seen, and it was seen at the learning rates of its time.
 Outlook outlook_of(const Trend& seen, const RunPlan& plan, double seconds_per_step) {
   Outlook outlook;
   outlook.steps = std::min(kHour / seconds_per_step, static_cast<double>(seen.last_step - seen.first_step));
   outlook.seconds = outlook.steps * seconds_per_step;
-  if (plan.rate_at && outlook.steps >= 1) {
+  if (plan.rate_at && outlook.known()) {
     outlook.rates = {plan.rate_at((seen.first_step + seen.last_step) / 2),
                      plan.rate_at(seen.last_step + static_cast<int64_t>(outlook.steps) / 2)};
   }
@@ -100,7 +100,7 @@ void add_comparison(Learning& l) {
       worse.size() >= kFewestValidations && rise_since(worse, static_cast<size_t>(best - worse.steps.begin())).below;
 }
 
-// A level that changed beyond the bootstrap's 95 % but not beyond the interval that decides.
+// Whether a trend improves beyond the bootstrap's 95 %, if not beyond the interval that decides.
 bool hints_at_more(const Learning& l) {
   return (l.nll_trend && l.nll_trend->bootstrap_high < 0) || (l.bleu_trend && l.bleu_trend->bootstrap_low > 0);
 }
@@ -121,7 +121,7 @@ const char* label_of(const Learning& l) {
 
 Confidence confidence_of(const std::string& label, const LineFit& fit) {
   if (label == "flat") {
-    // What the interval still allows shrinks with the points: 2 noises over 12 validations, 4 over 5.
+    // The change that the interval still allows: twice the noise over 12 validations, 4 times the noise over 5.
     return fit.points >= 12 ? Confidence::high : fit.points >= 8 ? Confidence::medium : Confidence::low;
   }
   if (label == "unclear") {
@@ -150,7 +150,7 @@ void add_ahead(Verdict& v, const std::string& name, const char* unit, const Tren
 
 void add_outlook(Verdict& v, const Learning& l) {
   const Outlook& outlook = l.outlook;
-  if (l.shifted() || !(outlook.steps >= 1)) {
+  if (l.shifted() || !outlook.known()) {
     return;
   }
   v.add("steps_ahead", outlook.steps).add("seconds_ahead", outlook.seconds, "s");
@@ -179,7 +179,7 @@ Finiteness finiteness_of(const RankMetrics& m) {
     return static_cast<double>(
         std::count_if(m.events.begin(), m.events.end(), [&](const EventPoint& e) { return e.event == name; }));
   };
-  // Each skipped step has an event, and is counted in a train record once that is written: never both.
+  // A skipped step has an event and, once that is written, counts in a train record: the two must not be added.
   f.skipped = std::max(f.skipped, count("skipped"));
   f.rollbacks = count("rollback");
   f.diverged_since = diverged_since(m);
@@ -216,7 +216,7 @@ RateCourse rate_course_of(const RankMetrics& m, const RunPlan& plan) {
       course.recorded = true;
     }
   }
-  // A record of step s, counted from 1, carries the rate that the step s - 1, counted from 0, was made with.
+  // A record counts steps from 1 and the plan from 0, so the record of step s has the planned rate of step s - 1.
   course.planned = plan.rate_at && course.recorded ? plan.rate_at(course.step - 1) : kUnknown;
   return course;
 }
@@ -263,7 +263,7 @@ Verdict overfitting(const Learning& l) {
   const bool sample_worsens = l.sample_rise.beyond || (!l.sample_rise.below && sample == Direction::rising);
   const bool sample_improves = l.sample_rise.below || sample == Direction::falling;
   v.label = !worsens ? "no" : sample_worsens ? "both_worsen" : "overfitting";
-  // A rise without a fall of the training sample may be a wander of both.
+  // Unless the training sample falls, the rise may be a drift of both.
   const bool sure = v.label != "overfitting" || sample_improves;
   v.confidence = l.valid.size() >= 10 && sure ? Confidence::high
                  : l.valid.size() >= kEnough  ? Confidence::medium

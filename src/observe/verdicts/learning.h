@@ -1,6 +1,7 @@
-// How well the model learns: its losses and scores, its numbers that are not finite, its learning rate.
+// How well the model learns: its losses and scores, its non-finite numbers, its learning rate.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,53 +12,53 @@
 
 namespace tandem::observe {
 
-// A validated quantity as a curve, which way it goes, and whether it has risen since its best.
+// A validated quantity as a curve.
 //
-// x is the logarithm of the step: losses fall along something like a straight line of it, so a slope holds longer.
+// x is the logarithm of the step: losses fall about linearly in it, so a slope holds longer.
 struct ValidationSeries {
   std::vector<double> x, y;
   std::vector<int64_t> steps;
   size_t size() const { return y.size(); }
 };
 
-// Validations at which all of `wanted` is believable; y is the first of them.
+// The validations that have believable values of all `wanted` quantities; y is the first quantity.
 ValidationSeries validation_series(const RankMetrics& metrics, const std::vector<double ValidPoint::*>& wanted);
 
-// From a step on.
+// The series from a step on.
 ValidationSeries since_step(const ValidationSeries& series, int64_t step);
 
 enum class Direction : uint8_t { flat, falling, rising };
 
 struct Trend {
-  LineFit fit;  // of the newest stretch that is straight within its noise and has no sudden change of level
+  LineFit fit;  // fits the newest stretch that is straight within its noise and has no sudden change of level
   Direction direction = Direction::flat;
-  double bootstrap_low = 0, bootstrap_high = 0;  // slope, 95 %
-  int64_t first_step = 0, last_step = 0;         // of the stretch
-  bool shifted = false;                          // it begins with a sudden change of level
-  // A sudden change of level that is too new for a stretch of its own: `fit` is without it, `direction` is its. 0 =
-  // none.
+  double bootstrap_low = 0, bootstrap_high = 0;  // 95 % interval of the slope
+  int64_t first_step = 0, last_step = 0;         // ends of the stretch
+  bool shifted = false;                          // the stretch begins with a sudden change of level
+  // A sudden change of level that is too new for a stretch of its own: `fit` leaves it out, `direction` is its
+  // direction. 0 = none.
   double shift = 0;
   int64_t shift_step = 0;
-  // Change that `steps` more bring, at a given slope.
+  // Change over `steps` more steps, at a given slope.
   double change(double slope, double steps) const;
 };
 
-constexpr size_t kFewestValidations = 5;  // a line, its noise and its straightness want no fewer
+constexpr size_t kFewestValidations = 5;  // needed for a line, its noise and its straightness
 
-// Wants kFewestValidations.
+// Needs kFewestValidations.
 Trend trend_of(const ValidationSeries& series);
 
-size_t best_of(const ValidationSeries& losses);  // index of the lowest; wants at least one
+size_t best_of(const ValidationSeries& losses);  // index of the lowest; needs at least one
 
-// How a loss went since a validation, the best one say.
+// How a loss changed since a validation, such as the best one.
 struct Rise {
-  double amount = kUnknown;     // mean of now - mean around then; NaN: there are no points for one of them
-  double threshold = kUnknown;  // what noise alone exceeds in 1 % of cases
+  double amount = kUnknown;     // mean now - mean around then; NaN: no points for one of them
+  double threshold = kUnknown;  // noise alone exceeds it in 1 % of cases
   bool beyond = false;          // the loss rose beyond its noise: by that amount, or along a line since then
-  bool below = false;           // the same, fallen
+  bool below = false;           // the same for a fall
 };
 
-// Wants kFewestValidations.
+// Needs kFewestValidations.
 Rise rise_since(const ValidationSeries& losses, size_t best);
 
 // Skipped steps, rollbacks and losses that are not finite.
@@ -66,25 +67,26 @@ struct Finiteness {
   int64_t last_step = 0;
   double steps = 0, skipped = 0, rollbacks = 0;
   double unfinite = 0;  // train records with a loss that is not finite
-  // The step since which every loss is not finite, up to the newest train record or validation, or every step is
-  // skipped.
+  // The first step of a divergence that lasts up to the newest train record or validation: no loss is finite, or every
+  // step is skipped.
   std::optional<int64_t> diverged_since{};
   double skipped_share() const { return steps > 0 ? skipped / steps : 0; }
 };
 Finiteness finiteness_of(const RankMetrics& metrics);
 
-// What more training would bring, if it goes on as it went.
+// What more training would bring if the trend continues.
 struct Outlook {
-  double steps = 0;  // an hour's, or as many as the trend was seen over; below 1: nothing can be said
+  double steps = 0;  // steps of an hour, at most as many as the trend was seen over
   double seconds = 0;
-  struct Rates {  // learning rates by the plan
+  bool known() const { return steps >= 1; }
+  struct Rates {  // planned learning rates
     double seen = 0, ahead = 0;
     bool falls() const { return ahead < seen / 2; }
   };
   std::optional<Rates> rates{};
 };
 
-// Validation NLL and BLEU, and NLL against that of a fixed training sample, both in evaluation mode.
+// Validation NLL and BLEU, and the NLL of a fixed training sample to compare with, all in evaluation mode.
 struct Learning {
   size_t validations = 0;
   std::optional<int64_t> diverged_since{};
@@ -93,25 +95,30 @@ struct Learning {
   std::optional<Trend> nll_trend{}, bleu_trend{};
   bool past_best = false;      // NLL rose beyond its noise since its best
   bool ever_fell = true;       // validation or training NLL fell beyond its noise since the start
-  Outlook outlook{};           // of the trends
+  Outlook outlook{};           // what the trends would bring
   double training = kUnknown;  // newest NLL of training, in training mode
 
-  ValidationSeries valid{}, sample{};  // NLL of validation and training sample, where both are measured
+  ValidationSeries valid{}, sample{};  // NLL of validation and training sample, at validations with both
   size_t best = 0;                     // index of the lowest of `valid`
-  // For the rest there are kFewestValidations.
+  // The rest, and `best`, need kFewestValidations.
   Trend valid_trend{}, sample_trend{};
   Rise valid_rise{}, sample_rise{};  // since the best
   bool bleu_risen = false;           // since the best
 
+  size_t measured() const { return std::max(nll.size(), bleu.size()); }
+  // Without a trend: enough validations for one, whose score is always the same.
+  bool never_changes() const { return measured() >= kFewestValidations; }
+  bool above_best() const { return best + 1 < valid.size(); }
+  bool training_above_validation() const { return training > valid.y.back(); }
   double gap_at(size_t i) const { return valid.y[i] - sample.y[i]; }
   const Trend& first_trend() const { return nll_trend ? *nll_trend : *bleu_trend; }
   bool shifted() const { return (nll_trend && nll_trend->shift != 0) || (bleu_trend && bleu_trend->shift != 0); }
 };
 Learning learning_of(const RankMetrics& metrics, const RunPlan& plan, const Pace& pace);
 
-// The learning rate of the newest record, the highest one, and what the plan says to the newest.
+// The learning rate of the newest record, the highest one, and the planned one at the newest record.
 struct RateCourse {
-  std::string schedule;  // of the plan
+  std::string schedule;  // the plan's schedule
   bool recorded = false;
   int64_t step = 0, highest_step = 0;
   double rate = kUnknown, highest = kUnknown, planned = kUnknown;
@@ -119,13 +126,13 @@ struct RateCourse {
 };
 RateCourse rate_course_of(const RankMetrics& metrics, const RunPlan& plan);
 
-// Is the model fully trained? By the slope of validation NLL and BLEU against their noise, never by a step count.
+// Is the model fully trained? Judged by NLL's and BLEU's slope against their noise, never by a step count.
 // Labels: still_improving, unclear (perhaps improving), flat, worsening, mixed (NLL and BLEU disagree), not_learning,
 // diverged, too_early (fewer than 5 validations), no_validation.
 Verdict trained_enough(const Learning& learning);
 
-// Does the model overfit? That is validation that worsens beyond its noise while the training sample does not. A gap
-// alone is not it (a model knows what it has seen), nor is a flat curve, nor a training loss above the evaluation loss
+// Does the model overfit: does validation worsen beyond its noise while the training sample does not? A gap alone is
+// not overfitting (a model knows what it has seen), nor is a flat curve, nor a training loss above the evaluation loss
 // (dropout is on in one and off in the other).
 // Labels: no, overfitting, both_worsen (that is divergence), diverged, no_sample (the training sample is not measured),
 // too_early (fewer than 5 validations).

@@ -7,20 +7,20 @@ namespace tandem::observe {
 
 namespace {
 
-// A link is taken for full from here on: TCP moves 84 to 95 % of a port's speed.
+// A link counts as full from this share on: TCP moves 84 to 95 % of a port's speed.
 constexpr double kFull = 0.7;
-// The rate is known well enough to name the port when its two bounds are within this factor.
+// The rate is known well enough to name the port if its two bounds are within this factor.
 constexpr double kSure = 1.5;
 
 Verdict of_one_rank(const Exchange& e) {
   return {.label = "single", .confidence = e.clocks.empty() ? Confidence::low : Confidence::high};
 }
 
-const char* label_of(const Waits& w) {
-  if (w.exposed_share() >= kWorth) {
-    return w.exposed >= std::max(w.compute, w.data) ? "network_bound" : "partly";
-  }
-  return w.others_share() >= kWorth ? "slow_rank" : "no";
+const char* label_of(Bottleneck bottleneck) {
+  return bottleneck == Bottleneck::network           ? "network_bound"
+         : bottleneck == Bottleneck::network_in_part ? "partly"
+         : bottleneck == Bottleneck::slow_rank       ? "slow_rank"
+                                                     : "no";
 }
 
 void add_bytes(Verdict& v, const Exchange& e) {
@@ -36,7 +36,7 @@ void add_link(Verdict& v, const Exchange& e) {
   v.add("rate", rate, "B/s").add("rate_bits", 8 * rate, "bit/s").add("link_bits", e.link.stated_bits, "bit/s");
   v.add("link_share", e.link.stated_share());
   v.add("transfer_rate", e.waits.measured ? e.transfer_rate() : kUnknown, "B/s");
-  if (v.label == "network_bound" && std::isfinite(port_of(e))) {
+  if (e.waits.bottleneck() == Bottleneck::network && std::isfinite(port_of(e))) {
     v.add("port_bits", port_of(e), "bit/s");
   }
 }
@@ -79,9 +79,9 @@ Verdict network(const Exchange& e) {
   if (!e.measured()) {
     return {.label = "empty"};
   }
-  Verdict v{.label = label_of(e.waits), .confidence = confidence_by(e.clocks.front().windows.size())};
+  Verdict v{.label = label_of(e.waits.bottleneck()), .confidence = confidence_by(e.clocks.front().windows.size())};
   if (!e.all_read()) {
-    v.confidence = Confidence::low;  // the ranks that were not read may be the ones that all wait for
+    v.confidence = Confidence::low;  // a rank that was not read may be the one that all wait for
   }
   v.add("ranks", e.ranks).add("step", e.waits.step, "s").add("exposed", e.waits.exposed, "s");
   v.add("exposed_share", e.waits.exposed_share()).add("waiting_for_ranks_share", e.waits.others_share());
@@ -136,7 +136,7 @@ Verdict slow_rank(const Exchange& e) {
   const bool beyond = lost >= kWorth && slow.excess() > student_t_995(static_cast<int>(slow.windows) - 1) * slow.noise;
   Verdict v{.label = beyond ? "slow_rank" : "even", .confidence = confidence_by(slow.windows)};
   if (!e.all_read() && !beyond) {
-    v.confidence = Confidence::low;  // another may be the one
+    v.confidence = Confidence::low;  // a rank that was not read may be the slow one
   }
   v.add("slowest_rank", slow.rank).add("slowest_own", slow.own, "s").add("median_own_of_others", slow.others, "s");
   v.add("lost_per_step", slow.excess(), "s").add("lost_share", lost).add("step", slow.step, "s");

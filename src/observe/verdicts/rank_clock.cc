@@ -10,7 +10,7 @@ namespace tandem::observe {
 
 namespace {
 
-constexpr size_t kWarmUp = 5;  // windows from which on the first is left out
+constexpr size_t kWarmUp = 5;  // number of windows from which on the first is left out
 
 double start_of(const RankMetrics& metrics) {
   return metrics.setups.empty() ? -std::numeric_limits<double>::infinity() : metrics.setups.back().time;
@@ -29,12 +29,12 @@ std::vector<TrainPoint> windows_of(const RankMetrics& metrics) {
   return windows;
 }
 
-// In which seconds steps ran, as far as windows without a pause say: where in a window a pause was is not recorded.
+// The time in which steps ran, from windows without a pause only: where in a window a pause was is not recorded.
 class StepSeconds {
  public:
   explicit StepSeconds(std::span<const TrainPoint> windows) : windows_(windows) {}
 
-  // Between two moments; they must not be before those of the last call.
+  // Seconds of steps between two moments, which must not be before those of the last call.
   double within(double begin, double end) {
     double seconds = 0;
     for (; !windows_.empty(); windows_ = windows_.subspan(1)) {
@@ -95,7 +95,7 @@ ProbePoint probed(const RankMetrics& metrics) {
 }
 
 ProbePoint probed_in_steps(const RankMetrics& metrics) {
-  constexpr double kAll = 0.95, kFew = 0.05;  // of a stretch; of the time
+  constexpr double kAll = 0.95, kFew = 0.05;  // share of a probe's time; share of all time
   StepSeconds steps(metrics.since_start());
   ProbePoint all, in_steps;
   double before = start_of(metrics);

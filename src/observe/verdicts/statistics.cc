@@ -22,7 +22,7 @@ constexpr double k995[] = {63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.3
 constexpr size_t kShortest = 5, kLongest = 30;  // points of a straight tail
 constexpr int kResamples = 1000;
 
-// Beyond the table the normal distribution's quantile with Fisher's correction.
+// Beyond the table it is the normal distribution's quantile with Fisher's correction.
 double from_table(std::span<const double> table, int freedom, double normal) {
   if (freedom <= static_cast<int>(table.size())) {
     return table[static_cast<size_t>(std::max(freedom, 1) - 1)];
@@ -43,7 +43,7 @@ std::vector<double> centred(std::span<const double> values) {
   return result;
 }
 
-// Losses are sums of f32: differences below this share of the size are rounding.
+// The least noise to assume: losses are sums of f32, so differences below this share of the size are rounding.
 double rounding_noise(std::span<const double> y) {
   double most = 0;
   for (const double value : y) {
@@ -52,7 +52,7 @@ double rounding_noise(std::span<const double> y) {
   return std::max(most * 1e-6, 1e-300);
 }
 
-// Takes amount * shape away.
+// Subtracts amount * shape.
 void take_off(std::vector<double>& values, double amount, std::span<const double> shape) {
   std::transform(values.begin(), values.end(), shape.begin(), values.begin(),
                  [&](double value, double part) { return value - amount * part; });
@@ -66,7 +66,7 @@ std::vector<double> residuals(std::span<const double> x, std::span<const double>
   return rest;
 }
 
-// `values` less what the shapes, which are orthogonal, explain of them.
+// `values` minus their projections onto the shapes, which are orthogonal.
 std::vector<double> rest_of(std::span<const double> values, const std::vector<std::vector<double>>& shapes) {
   std::vector<double> rest(values.begin(), values.end());
   for (const std::vector<double>& shape : shapes) {
@@ -87,7 +87,7 @@ std::vector<std::vector<double>> polynomials(std::span<const double> x, int degr
   return shapes;
 }
 
-// How much of `shape` is in y beyond what `others` explain, and that over its standard error.
+// The amount of `shape` in y beyond what `others` explain, and its ratio to its standard error.
 struct Part {
   double amount = 0, ratio = 0;
 };
@@ -112,17 +112,17 @@ bool curved(std::span<const double> x, std::span<const double> y) {
   return part_of(y, squares, polynomials(x, 1)).ratio > student_t_975(freedom);
 }
 
-// Wants at least 5 points.
+// Needs at least 5 points.
 LevelShift level_shift(std::span<const double> x, std::span<const double> y) {
   LevelShift shift;
   const std::vector<std::vector<double>> smooth = polynomials(x, 2);
-  // Half as much again as the quantile, as the place is chosen among all: noise alone exceeds it in 1 to 2 % of cases.
+  // 1.5 times the quantile, as the place is chosen among all: noise alone exceeds it in 1 to 2 % of cases.
   double most = 1.5 * student_t_995(static_cast<int>(x.size()) - 4);
   for (size_t first = 1; first < x.size(); ++first) {
     std::vector<double> step(x.size(), 0.0);
     std::fill(step.begin() + static_cast<std::ptrdiff_t>(first), step.end(), 1.0);
     const Part part = part_of(y, step, smooth);
-    // A bend that is no parabola has its step somewhere too, but not between two neighbours.
+    // A bend that is no parabola also looks like a step somewhere, but does not jump between two neighbours.
     const bool sudden = (y[first] - y[first - 1]) / part.amount > 0.5;
     if (part.ratio > most && sudden) {
       most = part.ratio;
@@ -132,15 +132,15 @@ LevelShift level_shift(std::span<const double> x, std::span<const double> y) {
   return shift;
 }
 
-// The longest end of the series, of 5 to 30 points, that is straight within its noise, less the part that a bend
-// before it may reach into: where the past still says something about now. Returns the index of its first point.
+// Index of the first point of the longest tail of the series, of 5 to 30 points, that is straight within its noise,
+// without the part that a bend before it may reach into.
 size_t straight_tail(std::span<const double> x, std::span<const double> y) {
   const size_t begin = x.size() > kLongest ? x.size() - kLongest : 0;
   size_t first = begin;
   while (x.size() - first > kShortest && curved(x.subspan(first), y.subspan(first))) {
     ++first;
   }
-  // The search ends where the bend is no longer seen, which is before it is over: its first third is not believed.
+  // The search stops when the bend is no longer seen, which is before it is over, so the first third is left out.
   const size_t length = x.size() - first;
   return first == begin ? first : x.size() - std::min(length, std::max(kShortest, length - length / 3));
 }
@@ -217,7 +217,7 @@ std::pair<double, double> bootstrap_slope(std::span<const double> x, std::span<c
   const std::vector<double> rest = residuals(x, y, slope);
   const std::vector<double> dx = centred(x);
   const size_t n = x.size();
-  // Residuals are smaller than the noise: the line has taken two degrees of freedom.
+  // Residuals are smaller than the noise: the line takes two degrees of freedom.
   const double scale = n > 2 ? std::sqrt(static_cast<double>(n) / static_cast<double>(n - 2)) : 1;
   const double size = std::max(sum_of_squares(dx), 1e-300);
   std::mt19937_64 random(1);

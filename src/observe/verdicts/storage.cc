@@ -13,17 +13,16 @@ namespace {
 constexpr double kLeastShare = 0.02, kLeastBytes = 1e9;
 constexpr double kDay = 86400;
 constexpr size_t kFewestPoints = 5;
-constexpr size_t kBlocks = 30;      // of probes, each as one point: files that come and go are noise within them
-constexpr double kManyUnknown = 1;  // percent: one in every four sentences or so
+constexpr size_t kBlocks = 30;      // blocks of probes, one point each: temporary files are noise within them
+constexpr double kManyUnknown = 1;  // percent: about one in every four sentences
 
-// Bytes of a checkpoint of the run, which has `kept` of at most `most_kept`; 0 = not known.
+// Mean bytes of the checkpoints that are kept; 0 = not known.
 double bytes_of_one(const CheckpointFacts& checkpoint) {
   const bool known = checkpoint.kept > 0 && checkpoint.kept_bytes > 0 && checkpoint.most_kept > 0;
   return known ? checkpoint.kept_bytes / checkpoint.kept : 0;
 }
 
-// By how many checkpoints the run had grown by then: each is written in a window of steps, and no more than `kept`
-// stay.
+// Number of checkpoints that the run had by `time`: each is written in a window of steps, and at most `kept` stay.
 double kept_at(const RankMetrics& metrics, double kept, double time) {
   const auto written = std::count_if(metrics.train.begin(), metrics.train.end(), [&](const TrainPoint& point) {
     return point.checkpoint_seconds > 0 && point.time <= time;
@@ -43,7 +42,7 @@ std::vector<double> blocks_of(const std::vector<double>& values) {
   return means;
 }
 
-// Bytes a second that the disk fills with, beyond the run's own checkpoints.
+// Bytes per second by which the disk fills, without the run's own checkpoints.
 double rate_of(const std::vector<double>& times, const std::vector<double>& frees, const RankMetrics& metrics,
                const CheckpointFacts& checkpoint) {
   const std::vector<double> time = blocks_of(times), free = blocks_of(frees);
@@ -54,14 +53,14 @@ double rate_of(const std::vector<double>& times, const std::vector<double>& free
   if (!(stretch.fit.upper < 0)) {
     return 0;
   }
-  // A line through so few steps of a stair is one of them off at most.
+  // A line through a stair of so few steps is off by one of them at most.
   const double one = bytes_of_one(checkpoint), begin = stretch.x.front(), end = stretch.x.back();
   const double own = one * (kept_at(metrics, checkpoint.kept, end) - kept_at(metrics, checkpoint.kept, begin));
   const double fallen = -stretch.fit.slope * (end - begin);
   return own > 0 && fallen <= own + one ? 0 : (fallen - own) / (end - begin);
 }
 
-// Of a rank's host, by its probes since the last start: a copy of a run has no newer number.
+// Disk space of a rank's host, from its probes since the last start: a copy of a run has no newer number.
 std::optional<DiskSpace> space_of(const RankMetrics& metrics, const CheckpointFacts& checkpoint) {
   DiskSpace space;
   std::vector<double> time, free;
@@ -104,7 +103,7 @@ double CheckpointFacts::bytes(bool for_inference) const {
 
 double DiskSpace::room() const { return std::max(now - to_come, 0.0); }
 
-double DiskSpace::seconds_to_full() const { return room() <= 0 ? 0 : rate > 0 ? room() / rate : kAnyNumber; }
+double DiskSpace::seconds_to_full() const { return used_up() ? 0 : fills() ? room() / rate : kAnyNumber; }
 
 double Storage::free_bytes() const {
   return std::isfinite(checkpoint.disk_free_bytes) ? checkpoint.disk_free_bytes : disk ? disk->now : kUnknown;
@@ -115,16 +114,14 @@ double Storage::room_for() const {
   return std::isfinite(free) && full > 0 ? std::floor(free / full) : kUnknown;
 }
 
-double Storage::seconds_to_full() const {
-  return disk && disk->rate > 0 && !ended ? disk->seconds_to_full() : kUnknown;
-}
+double Storage::seconds_to_full() const { return disk && disk->fills() && !ended ? disk->seconds_to_full() : kUnknown; }
 
 Storage storage_of(const RunData& run, const CheckpointFacts& checkpoint, const Duration& duration) {
   Storage storage{.checkpoint = checkpoint, .ended = duration.end.has_value()};
   storage.left = storage.ended ? 0 : duration.left.seconds;
   const auto urgency = [](const DiskSpace& space) { return std::pair(space.seconds_to_full(), space.now); };
   for (const RankMetrics& metrics : run.ranks) {
-    // All checkpoints are kept by the first rank; other hosts have the latest alone.
+    // The first rank keeps all checkpoints; other hosts have only the latest.
     const bool keeps = metrics.rank == run.main().rank;
     std::optional<DiskSpace> space = space_of(metrics, keeps ? checkpoint : CheckpointFacts{});
     if (!space) {

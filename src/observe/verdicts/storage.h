@@ -1,4 +1,4 @@
-// What lies on the disks: their free space, the run's checkpoints, its training set.
+// The disks: their free space, the run's checkpoints, its training set.
 #pragma once
 
 #include <optional>
@@ -11,50 +11,55 @@ namespace tandem::observe {
 
 struct CheckpointFile {
   std::string name;   // "optimizer.safetensors"
-  std::string role;   // as the manifest says: "weights", "training state", ...
-  std::string holds;  // in words; may be empty
+  std::string role;   // role in the manifest: "weights", "training state", ...
+  std::string holds;  // content in words; may be empty
   double bytes = 0;
   bool inference = false;  // translating reads it
 };
 
-// What the checkpoints of a run consist of. The metrics do not say it: whoever asks fills it from the files.
+// What the checkpoints of a run consist of. The metrics do not have this: the caller fills it from the files.
 struct CheckpointFacts {
-  std::string path{};                   // of the newest checkpoint
+  std::string path{};                   // path of the newest checkpoint
   int64_t step = -1;                    // its step; -1 = there is none
-  double parameters = kUnknown;         // of the model
-  std::vector<CheckpointFile> files{};  // of the newest, with its manifest
+  double parameters = kUnknown;         // parameters of the model
+  std::vector<CheckpointFile> files{};  // files of the newest, with its manifest
   double kept = 0;                      // checkpoints on the disk
-  double kept_bytes = kUnknown;         // of all of them
+  double kept_bytes = kUnknown;         // bytes of all of them
   double most_kept = kUnknown;          // the config's limit; NaN = not known
-  double disk_free_bytes = kUnknown;    // of their filesystem; NaN: the probes' newest is taken
-  std::vector<std::string> problems{};  // of the newest, one sentence each
+  double disk_free_bytes = kUnknown;    // free bytes of their filesystem; NaN: the newest probe's are taken
+  std::vector<std::string> problems{};  // problems of the newest, one line each
 
-  double bytes(bool for_inference) const;  // of the newest; of what translating reads
+  double bytes(bool for_inference) const;  // bytes of the newest, or of what translating reads of it
   double full_bytes() const { return bytes(false); }
   double inference_bytes() const { return bytes(true); }
 };
 
-// A disk, as the probes of a rank's host saw it. The run's own checkpoints, as far as they are known, are no trend: no
-// more are kept than the config says.
+// Whether a number of checkpoints makes sense: nobody has a billion.
+inline bool is_count(double checkpoints) { return checkpoints >= 0 && checkpoints < 1e9; }
+
+// A disk as the probes of a rank's host measured it. The run's own checkpoints, if known, are not part of the trend, as
+// the config limits how many are kept.
 struct DiskSpace {
-  std::string where{};  // its host
+  std::string where{};  // name of its host
   size_t probes = 0;
-  double now = kUnknown, total = kUnknown;  // bytes that are free, bytes
-  double rate = 0;                          // bytes a second that it fills with, beyond the run's own checkpoints
+  double now = kUnknown, total = kUnknown;  // free bytes, all bytes
+  double rate = 0;                          // bytes per second by which it fills, without the run's own checkpoints
   double to_come = 0;                       // bytes that the run's own checkpoints will still take
 
-  double room() const;             // what is left beside these
+  double room() const;             // free bytes minus these; 0 at least
   double seconds_to_full() const;  // infinite: it does not fill up
+  bool used_up() const { return room() <= 0; }
+  bool fills() const { return rate > 0; }
 };
 
 struct Storage {
   CheckpointFacts checkpoint{};
-  std::optional<DiskSpace> disk{};  // the one that is full first; none: not recorded
+  std::optional<DiskSpace> disk{};  // the disk that is full first; none: not recorded
   bool ended = false;               // the run is over
-  double left = kUnknown;           // seconds of training, as in Duration
+  double left = kUnknown;           // remaining seconds, as in Duration
 
-  double free_bytes() const;       // for checkpoints
-  double room_for() const;         // checkpoints
+  double free_bytes() const;       // free bytes for checkpoints
+  double room_for() const;         // number of checkpoints that fit
   double seconds_to_full() const;  // NaN: the disk does not fill up, or the run is over
 };
 Storage storage_of(const RunData& run, const CheckpointFacts& checkpoint, const Duration& duration);
@@ -67,13 +72,13 @@ Verdict disk(const Storage& storage);
 // Labels: complete, damaged, none (there is no checkpoint yet).
 Verdict checkpoint_contents(const Storage& storage);
 
-// Labels: fits, disk_short (no room for two more: a new one is written before an old one goes), none.
+// Labels: fits, disk_short (no room for two more: a new one is written before an old one is removed), none.
 Verdict checkpoint_size(const Storage& storage);
 
 // Raw pairs that `tandem prepare` dropped, and their share.
 double dropped_pairs(const PreparedStats& stats);
 double dropped_share(const PreparedStats& stats);
-// The vocabulary does not fit the text.
+// Whether there are so many unknown pieces that the vocabulary does not fit the text.
 bool has_many_unknown(const PreparedStats& stats);
 
 // What is the training set: raw, cleaned, encoded?

@@ -9,11 +9,11 @@ namespace tandem::observe {
 
 namespace {
 
-// Losses of a model are tens of nats at most, scores at most 100; what is beyond was not measured.
+// Losses of a model are tens of nats at most, scores at most 100; larger values were not measured.
 constexpr double kBelievable = 1e4;
 
-constexpr size_t kRecent = 3;  // validations that stand for now
-constexpr size_t kAround = 2;  // neighbours on each side that stand for the best
+constexpr size_t kRecent = 3;  // newest validations, whose mean is the present level
+constexpr size_t kAround = 2;  // neighbours on each side of the best, whose mean is its level
 
 }  // namespace
 
@@ -72,7 +72,7 @@ Rise rise_since(const ValidationSeries& losses, size_t best) {
   if (best + kRecent >= losses.size()) {
     return rise;
   }
-  // Where the best came soon, its neighbours are of the fall before it: then the line shows the rise.
+  // If the best came soon, its neighbours belong to the fall before it: then the line shows the rise.
   const LineFit since = fit_line(std::span(losses.x).subspan(best + 1), std::span(losses.y).subspan(best + 1));
   rise.beyond = since.lower > 0;
   rise.below = since.upper < 0;

@@ -1,8 +1,8 @@
 // The answer to one question about a run: a label, how sure it is, and the numbers behind it.
 //
 // Verdicts are pure functions of facts, which are computed once from what was read (observe/run_reader.h) and what was
-// planned. Their sentences are made by report/sentences. A threshold is a statistic (a standard error, a quantile of
-// Student's t) or stands beside its reason.
+// planned. report/sentences puts them into words. A threshold is a statistic (a standard error, a quantile of Student's
+// t) or has its reason beside it.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ inline const char* name_of(Confidence confidence) {
   return confidence == Confidence::high ? "high" : confidence == Confidence::medium ? "medium" : "low";
 }
 
-// By a number of measurements: 20 give high, 5 medium.
+// Confidence by a number of measurements: 20 give high, 5 medium.
 inline Confidence confidence_by(size_t measurements) {
   return measurements >= 20 ? Confidence::high : measurements >= 5 ? Confidence::medium : Confidence::low;
 }
 
-constexpr double kWorth = 0.1;  // worth a word: a tenth of the time is what a user could win back
+constexpr double kWorth = 0.1;  // share that is worth a word: a tenth of the time is what a user could win back
 
 struct Figure {
   std::string name;  // snake_case
@@ -44,12 +44,12 @@ struct Verdict {
   }
 };
 
-// What the config says. 0 = not set or not known.
+// The run as the config plans it. 0 = not set or not known.
 struct RunPlan {
   int64_t max_steps = 0;
   double max_epochs = 0;
   double max_minutes = 0;
-  std::string schedule;                    // policy, formula with its numbers, peak: one sentence; empty = not known
+  std::string schedule;                    // one sentence: policy, formula with its numbers, peak; empty = not known
   std::function<double(int64_t)> rate_at;  // planned learning rate of a step, from 0; empty = not known
 };
 

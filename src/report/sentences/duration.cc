@@ -18,28 +18,28 @@ std::string done_text(const observe::Duration& d) {
 }
 
 std::string cost_text(const observe::Duration& d) {
-  return d.price > 0 ? fmt::format("; cost {:.2f} at {:g} an hour{}", d.cost(d.elapsed), d.price,
-                                   d.many_hosts ? " of all hosts" : "")
-                     : "";
+  return d.has_price() ? fmt::format("; cost {:.2f} at {:g} an hour{}", d.cost(d.elapsed), d.price,
+                                     d.many_hosts ? " of all hosts" : "")
+                       : "";
 }
 
 std::string rest_text(const observe::Duration& d) {
-  if (std::isnan(d.left.seconds)) {
+  if (!d.left.known()) {
     return "where it ends is not known";
   }
   std::string text = human_duration(d.left.seconds) + " more are left";
-  if (d.left.high > d.left.low) {
+  if (d.left.has_interval()) {
     text += fmt::format(" ({} to {})", human_duration(d.left.low), human_duration(d.left.high));
   }
   return text + fmt::format(", {} in all", human_duration(d.elapsed + d.left.seconds));
 }
 
 std::string cost_so_far_text(const observe::Duration& d) {
-  if (!(d.price > 0)) {
+  if (!d.has_price()) {
     return "";
   }
   std::string text = cost_text(d) + " so far";
-  if (!std::isnan(d.left.seconds)) {
+  if (d.left.known()) {
     text += fmt::format(", {:.2f} in all", d.cost(d.elapsed + d.left.seconds));
   }
   return text;
@@ -49,8 +49,8 @@ std::string milliseconds(double seconds) {
   return seconds < 1 ? fmt::format("{:.3g} ms", seconds * 1e3) : fmt::format("{:.3g} s", seconds);
 }
 
-std::string record_text(double steps) {
-  return steps < 1.5 ? std::string("each by itself") : fmt::format("means of {:.0f} steps each", steps);
+std::string record_text(const observe::StepTimes& t) {
+  return t.every_step_recorded() ? "each by itself" : fmt::format("means of {:.0f} steps each", t.steps_per_record());
 }
 
 }  // namespace
@@ -81,8 +81,8 @@ std::string step_time_text(const observe::StepTimes& t, const observe::Verdict& 
       "A step (one update, {} pairs with {} target tokens) takes {} on average ({:.3g} steps/s), median {}, 95 % below "
       "{} ({}); with validations and checkpoints {} ({:.3g} steps/s); waiting for data is {:.1f} % of a step",
       human_count(sums.pairs / sums.steps), human_count(sums.target_tokens / sums.steps), milliseconds(t.mean()),
-      1 / t.mean(), milliseconds(t.median), milliseconds(t.p95), record_text(t.steps_per_record()),
-      milliseconds(t.with_pauses()), 1 / t.with_pauses(), 100 * t.data_share());
+      1 / t.mean(), milliseconds(t.median), milliseconds(t.p95), record_text(t), milliseconds(t.with_pauses()),
+      1 / t.with_pauses(), 100 * t.data_share());
   if (sums.communication_seconds > 0) {
     text += fmt::format(", for the network and other ranks {:.1f} %", 100 * t.communication_share());
   }

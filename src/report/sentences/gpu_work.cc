@@ -9,8 +9,6 @@ namespace tandem::report {
 
 namespace {
 
-constexpr double kManyDeadRows = 0.03;
-
 std::string arithmetic_text(const observe::GpuWork& w) {
   if (!std::isfinite(w.share())) {
     return "";
@@ -32,7 +30,7 @@ std::string power_text(const observe::GpuWork& w) {
   std::string text = fmt::format("; power {:.0f} W", w.power);
   if (std::isfinite(w.power_limit)) {
     text += fmt::format(" of {:.0f} W ({})", w.power_limit, percent_text(w.power_share()));
-    if (w.capped > observe::kWorth && std::isfinite(w.clock)) {
+    if (w.power_capped() && std::isfinite(w.clock)) {
       text += fmt::format(", the limit that holds the clock down, to {:.0f} MHz in the mean", w.clock);
     }
   }
@@ -48,7 +46,7 @@ std::string waits_text(const observe::GpuWork& w) {
   if (w.gpu && w.between > 0) {
     text += fmt::format(", and between two steps the GPU idles for {} of one", percent_text(w.between));
   }
-  if (w.dead_row_share >= kManyDeadRows) {
+  if (w.many_dead_rows()) {
     text += fmt::format("; {} of the rows that it works through hold no token", percent_text(w.dead_row_share));
   }
   return text;
@@ -66,9 +64,9 @@ std::string utilisation_text(const observe::GpuWork& w) {
 }
 
 std::string throttle_text(const observe::GpuWork& w) {
-  return w.throttled > 0.01 ? fmt::format("; slowed down for heat or power {} of the time ({})",
-                                          percent_text(w.throttled), fmt::join(w.reasons, "; "))
-                            : "";
+  return w.slowed_down() ? fmt::format("; slowed down for heat or power {} of the time ({})", percent_text(w.throttled),
+                                       fmt::join(w.reasons, "; "))
+                         : "";
 }
 
 std::string opening(const observe::GpuWork& w, const std::string& label) {

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/human.h"
@@ -29,7 +28,7 @@ std::string slope_text(const Named& n, const observe::Trend& t) {
                      t.fit.slope * way, n.digits, n.unit, t.fit.points, grouped(t.first_step), t.fit.noise, n.digits);
 }
 
-// What each trend says, with `between` them.
+// The texts of both trends, with `between` them.
 template <class Text>
 std::string of_both(const observe::Learning& l, const char* between, const Text& text) {
   return fmt::format("{}{}{}", l.nll_trend ? text(kNll, *l.nll_trend) : "", l.nll_trend && l.bleu_trend ? between : "",
@@ -40,10 +39,10 @@ std::string outlook_text(const observe::Learning& l) {
   if (l.shifted()) {
     return "; how it goes on from there is not known yet";
   }
-  const double steps = l.outlook.steps;
-  if (!(steps >= 1)) {
+  if (!l.outlook.known()) {
     return "";
   }
+  const double steps = l.outlook.steps;
   const auto change = [&](const Named& n, const observe::Trend& t) {
     return fmt::format("{:+.{}f} {} (95 %: {:+.{}f} to {:+.{}f})", t.change(t.fit.slope, steps), n.digits,
                        &n == &kNll ? "nats" : "BLEU", t.change(t.bootstrap_low, steps), n.digits,
@@ -76,13 +75,14 @@ std::string opening(const observe::Verdict& v) {
 }
 
 std::string too_early_text(const observe::Learning& l) {
-  const size_t measured = std::max(l.nll.size(), l.bleu.size());
-  if (measured >= observe::kFewestValidations) {
-    return fmt::format("That cannot be said yet: there are too few losses, and BLEU is always {:.2f}.",
-                       l.bleu.y.back());
+  if (l.never_changes()) {
+    return l.bleu.size() == 0
+               ? fmt::format("That cannot be said yet: NLL is always {:.4f} nats.", l.nll.y.back())
+               : fmt::format("That cannot be said yet: there are too few losses, and BLEU is always {:.2f}.",
+                             l.bleu.y.back());
   }
   std::string text = fmt::format("That cannot be said yet: {} validation{}, and a slope with its noise wants {}",
-                                 measured, plural(measured), observe::kFewestValidations);
+                                 l.measured(), plural(l.measured()), observe::kFewestValidations);
   if (l.nll.size() > 1) {
     text += fmt::format("; NLL went from {:.4f} to {:.4f} nats", l.nll.y.front(), l.nll.y.back());
   }
@@ -99,13 +99,12 @@ std::string levels_text(const observe::Learning& l) {
 }
 
 std::string no_overfitting_text(const observe::Learning& l, observe::Confidence confidence) {
-  const bool above = l.best + 1 < l.valid.size();
   std::string text = fmt::format(
       "No: {}; {}, and a gap alone is not overfitting", levels_text(l),
-      confidence == observe::Confidence::low && above
+      confidence == observe::Confidence::low && l.above_best()
           ? "validation lies above its best, but so few validations do not show that this is more than noise"
           : "validation is not worse than at its best beyond its noise");
-  if (l.training > l.valid.y.back()) {
+  if (l.training_above_validation()) {
     text += fmt::format("; the training loss, {:.4f} in training mode, lies above the validation's, which is normal",
                         l.training);
   }

@@ -10,23 +10,27 @@ namespace tandem::report {
 
 namespace {
 
-std::string network_opening(const observe::Exchange& e, const std::string& label) {
-  const observe::Waits& w = e.waits;
+std::string network_opening(const observe::Waits& w) {
+  using observe::Bottleneck;
   const std::string waiting =
       fmt::format("waiting for the network takes {} of a step ({} of {})", percent_text(w.exposed_share()),
                   seconds_text(w.exposed), seconds_text(w.step));
-  if (label == "slow_rank") {
+  const Bottleneck bottleneck = w.bottleneck();
+  if (bottleneck == Bottleneck::slow_rank) {
     return fmt::format("No: {}; ranks wait {} of a step on average for a slower one", waiting,
                        percent_text(w.others_share()));
   }
-  return (label == "network_bound" ? "Yes: " : label == "partly" ? "In part: " : "No: ") + waiting;
+  return (bottleneck == Bottleneck::network           ? "Yes: "
+          : bottleneck == Bottleneck::network_in_part ? "In part: "
+                                                      : "No: ") +
+         waiting;
 }
 
-// ": it is a 100 Mbit port", as far as the rate while transferring shows it.
+// ": it is a 100 Mbit port", if the rate while transferring shows it.
 std::string port_text(const observe::Exchange& e) {
   const double port = observe::port_of(e);
   const std::string name = std::isfinite(port) ? port_name(port) : "";
-  if (!(e.link.stated_bits > 0)) {
+  if (!e.link.states_speed()) {
     return name.empty() ? "" : ": it is a " + name;
   }
   return fmt::format("{}, though its driver states {}: something on the way or in the hosts is slower",
@@ -34,7 +38,7 @@ std::string port_text(const observe::Exchange& e) {
 }
 
 // "; this link moves 12.0 MB/s (96.0 Mbit/s): it is a 100 Mbit port"
-std::string link_text(const observe::Exchange& e, const std::string& label) {
+std::string link_text(const observe::Exchange& e) {
   const observe::LinkTraffic& link = e.link;
   if (!(link.bytes_per_second > 0)) {
     return "";
@@ -42,7 +46,7 @@ std::string link_text(const observe::Exchange& e, const std::string& label) {
   const std::string mean = rate_text(link.bytes_per_second);
   const std::string together = link.ranks > 1 ? fmt::format(" ({} ranks together)", link.ranks) : "";
   const std::string headers = link.with_headers ? " with headers" + together : "";
-  const std::string against = link.stated_bits > 0
+  const std::string against = link.states_speed()
                                   ? fmt::format(", {} of the {} that its driver states",
                                                 percent_text(link.stated_share()), bits_text(link.stated_bits))
                                   : "";
@@ -50,7 +54,7 @@ std::string link_text(const observe::Exchange& e, const std::string& label) {
     return fmt::format("; all ranks are on one host, so this is the exchange within it and no cable, on average {}{}",
                        mean, headers);
   }
-  if (label != "network_bound") {
+  if (e.waits.bottleneck() != observe::Bottleneck::network) {
     return fmt::format("; on average {}{} go each way{}", mean, headers, against);
   }
   if (observe::link_is_full(e)) {
@@ -68,12 +72,12 @@ std::string bytes_text(const observe::Exchange& e) {
     return "";
   }
   std::string text = fmt::format("; {} sends {} a step", first.name(), human_bytes(sent));
-  if (std::fabs(off) <= 0.01) {
+  if (e.sent_as_planned()) {
     text += ", as planned";
   } else if (!std::isnan(off)) {
     text += fmt::format(", {:+.1f} % against the plan", 100 * off);
   }
-  if (e.link.payload_over_planned > 1 + observe::kWorth) {
+  if (e.link.used_by_others()) {
     text += fmt::format("; the interface sends {:.2g} times that: others use it too", e.link.payload_over_planned);
   }
   if (e.link.dropped > 0) {
@@ -102,7 +106,7 @@ std::string regression_text(const observe::WaitAndStep& together) {
     return "";
   }
   const observe::LineFit& fit = together.fit;
-  if (fit.lower <= 0 && fit.upper >= 0) {
+  if (!together.follows()) {
     return fmt::format("; over {} windows the wait varies too little to see the step follow it", together.windows);
   }
   return fmt::format(
@@ -111,16 +115,17 @@ std::string regression_text(const observe::WaitAndStep& together) {
       together.windows, fit.slope, fit.lower, fit.upper, together.correlation);
 }
 
-// What speaks for a rank's being slow, as far as it was measured.
+// The cause of a rank's slowness, if it was measured.
 std::string cause_text(const observe::SlowestRank& slow) {
-  if (slow.data > slow.excess() / 2) {
-    return fmt::format("it waits {} longer for data", seconds_text(slow.data));
-  }
-  if (slow.throttled > observe::kWorth) {
-    return fmt::format("its GPU was slowed down for heat or power {} of the time", percent_text(slow.throttled));
-  }
-  if (slow.clock_mhz < (1 - observe::kWorth / 2) * slow.others_mhz) {
-    return fmt::format("its GPU runs at {:.0f} MHz, the others' at {:.0f}", slow.clock_mhz, slow.others_mhz);
+  switch (slow.cause()) {
+    case observe::SlowCause::data:
+      return fmt::format("it waits {} longer for data", seconds_text(slow.data));
+    case observe::SlowCause::throttled:
+      return fmt::format("its GPU was slowed down for heat or power {} of the time", percent_text(slow.throttled));
+    case observe::SlowCause::low_clock:
+      return fmt::format("its GPU runs at {:.0f} MHz, the others' at {:.0f}", slow.clock_mhz, slow.others_mhz);
+    case observe::SlowCause::compute:
+      break;
   }
   return "its compute is slower";
 }
@@ -131,14 +136,13 @@ std::string slow_text(const observe::SlowestRank& slow) {
       "Yes: {}{} takes {} for its part of a step, the others {}; {}; without {} a step would be {} shorter ({}){}.",
       slow.name, alike, seconds_text(slow.own), seconds_text(slow.others), cause_text(slow),
       slow.alike > 1 ? "them" : "it", seconds_text(slow.excess()), percent_text(slow.excess() / slow.step),
-      slow.lately < observe::kWorth / 2 * slow.step ? "; in the newest third of the steps it was as fast as the others"
-                                                    : "");
+      slow.caught_up() ? "; in the newest third of the steps it was as fast as the others" : "");
 }
 
-// No rank is slow by itself, but another one may be in every window.
+// No single rank is slow, but each window may have another slowest one.
 std::string even_text(const observe::Exchange& e) {
   const observe::SlowestRank& slow = e.slowest;
-  const bool in_turn = e.waits.others_share() >= observe::kWorth;
+  const bool in_turn = e.waits.ranks_wait();
   std::string text =
       fmt::format("No{}: the slowest, {}, takes {} for its part of a step, the others {}, a difference of {} of a step",
                   in_turn ? " single one" : "", slow.name, seconds_text(slow.own), seconds_text(slow.others),
@@ -163,7 +167,7 @@ std::string network_text(const observe::Exchange& e, const observe::Verdict& v) 
   if (v.label == "empty") {
     return "That cannot be said yet: no step with its communication is recorded.";
   }
-  return network_opening(e, v.label) + link_text(e, v.label) + bytes_text(e) + what_if_text(e) + ".";
+  return network_opening(e.waits) + link_text(e) + bytes_text(e) + what_if_text(e) + ".";
 }
 
 std::string step_and_network_text(const observe::Exchange& e, const observe::Verdict& v) {
@@ -182,7 +186,7 @@ std::string step_and_network_text(const observe::Exchange& e, const observe::Ver
   std::string text = fmt::format(
       "Every step sends {} {}, so the rate is only bytes over step time, {} / {} = {}: more MB/s come with faster "
       "steps, they do not cause them; ",
-      e.together.bytes_spread < 0.01 ? "the same" : "about", bytes, bytes, seconds_text(clock.step()),
+      e.together.same_bytes() ? "the same" : "about", bytes, bytes, seconds_text(clock.step()),
       rate_text(sent / clock.step()));
   text += v.label == "network_sets_the_pace"
               ? fmt::format("here the network sets the pace, as {} of a step waits for it", exposed)

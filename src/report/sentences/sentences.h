@@ -1,5 +1,5 @@
 // The answers to the questions about a run in words: one sentence each, from the facts and the verdict that follows
-// from them. Nothing is decided here.
+// from them. Only words are chosen here; observe/verdicts has every threshold.
 #pragma once
 
 #include <string>

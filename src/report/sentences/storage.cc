@@ -11,16 +11,16 @@ namespace {
 
 constexpr const char* kNoCheckpoint = "There is no checkpoint yet.";
 
-// What the checkpoints still to come and the other programs do to the disk.
+// How checkpoints to come and other programs fill the disk.
 std::string trend_text(const observe::DiskSpace& space, bool ended) {
   const bool to_come = space.to_come > 0;
   const std::string own =
       to_come ? fmt::format("the checkpoints still to be kept take {}", human_bytes(space.to_come)) : "";
-  if (space.room() <= 0) {
+  if (space.used_up()) {
     return to_come ? own + ", which is more" : "nothing is left";
   }
   const std::string rate = human_bytes(3600 * space.rate), also = to_come ? own + "; " : "";
-  if (!(space.rate > 0)) {
+  if (!space.fills()) {
     return also + "it does not fill up beyond the ups and downs of checkpoints";
   }
   return ended ? fmt::format("during the run it filled by {} an hour beyond the run's checkpoints", rate)
@@ -28,14 +28,11 @@ std::string trend_text(const observe::DiskSpace& space, bool ended) {
                              human_duration(space.seconds_to_full()));
 }
 
-// Of checkpoints; nobody has a billion.
-bool is_count(double value) { return value >= 0 && value < 1e9; }
-
 std::string kept_text(const observe::CheckpointFacts& facts) {
-  if (!(facts.kept > 0 && is_count(facts.kept))) {
+  if (!(facts.kept > 0 && observe::is_count(facts.kept))) {
     return "";
   }
-  const std::string most = is_count(facts.most_kept) ? fmt::format(" of at most {:.0f}", facts.most_kept) : "";
+  const std::string most = observe::is_count(facts.most_kept) ? fmt::format(" of at most {:.0f}", facts.most_kept) : "";
   return fmt::format("; {:.0f} kept{} take {}", facts.kept, most, size_text(facts.kept_bytes));
 }
 
@@ -48,7 +45,8 @@ std::string room_text(const observe::Storage& storage, const std::string& label)
     return free + "too little: a new one is written before an old one goes";
   }
   const double room = storage.room_for();
-  return free + (is_count(room) ? fmt::format("room for {} more", grouped(static_cast<int64_t>(room))) : "room enough");
+  return free + (observe::is_count(room) ? fmt::format("room for {} more", grouped(static_cast<int64_t>(room)))
+                                         : "room enough");
 }
 
 std::string count_text(double count) {
