@@ -4,7 +4,7 @@
 //   backend.run(op::AddRows{.table = table, .ids = ids, .rows = rows});
 //
 // and computed by op::AddRows::run(CpuBackend&) in backend/cpu/add_rows.cc or run(CudaBackend&) in
-// backend/cuda/add_rows.cu. The CPU's is the specification; another device gives the same numbers, fast.
+// backend/cuda/add_rows.cu. The specification is tests/reference/add_rows.h; a device gives the same numbers, fast.
 //
 // Contracts that hold for every op:
 //  - Gradients are written (=) unless `accumulate` is set; then they are added to (+=). Only EmbedBackward's are always

@@ -4,11 +4,9 @@
 namespace tandem::backend {
 namespace {
 
-using testing::append;
 using testing::ints;
 using testing::MasterOf;
 using testing::Matrix;
-using testing::Results;
 
 const StepState kState{.seed = 31, .step = 8, .first_source = 3, .first_target = 40};
 
@@ -82,19 +80,6 @@ struct Attention {
   }
 };
 
-template <class T>
-Results run(Backend& backend, const Case& shape) {
-  Attention<T> attention(shape);
-  attention.forward(backend);
-  attention.backward(backend);
-  Results results;
-  append(results, attention.out.data);
-  append(results, attention.log_sums.data);
-  append(results, attention.dq.data);
-  append(results, attention.dkv.data);
-  return results;
-}
-
 TEST(Attention, HandMadeValues) {
   const auto backend = make_cpu_backend(2);
   Matrix<double> q(2, 1), k(2, 1), v(2, 1), out(2, 1), log_sums(1, 2);
@@ -139,41 +124,6 @@ TEST(Attention, BackwardMatchesCentralDifferences) {
   }
 }
 
-TEST(Attention, EveryTypeAgreesWithF64) {
-  const auto backend = make_cpu_backend(2);
-  const std::vector<int32_t> lengths = {1, 2, 63, 0, 64, 65, 31};
-  const std::vector<int32_t> others = {65, 1, 2, 5, 33, 17, 0};
-  for (const int64_t width : {32, 64, 20}) {
-    for (const float rate : {0.0F, 0.3F}) {
-      for (const Case& shape :
-           {Case{lengths, lengths, 2, width, true, rate}, Case{lengths, lengths, 2, width, false, rate, 3},
-            Case{lengths, others, 3, width, false, rate, 1}, Case{{1}, {1}, 1, width, true, rate}}) {
-        const Results expected = run<double>(*backend, shape);
-        EXPECT_TRUE(testing::all_close(run<float>(*backend, shape), expected, 2e-6, 1e-4));
-        EXPECT_TRUE(testing::all_close(run<bf16>(*backend, shape), expected, 3e-2, 2e-2));
-      }
-    }
-  }
-  const Case longest{{256}, {256}, 1, 64, true, 0.1F};
-  EXPECT_TRUE(testing::all_close(run<float>(*backend, longest), run<double>(*backend, longest), 2e-6, 1e-4));
-}
-
-TEST(Attention, RowsPastTheLastSentenceAreZero) {
-  const auto backend = make_cpu_backend(2);
-  Attention<float> attention({{4, 3}, {5, 2}, 2, 32, false, 0, 3});
-  attention.forward(*backend);
-  attention.backward(*backend);
-  for (int64_t spare = 0; spare < 3; ++spare) {
-    for (int64_t c = 0; c < attention.cols; ++c) {
-      ASSERT_EQ(attention.out.row(7 + spare)[c], 0);
-      ASSERT_EQ(attention.dq.row(7 + spare)[c], 0);
-      ASSERT_EQ(attention.dkv.row(7 + spare)[c], 7);  // not attention's columns
-      ASSERT_EQ(attention.dkv.row(7 + spare)[attention.cols + c], 0);
-      ASSERT_EQ(attention.dkv.row(7 + spare)[2 * attention.cols + c], 0);
-    }
-  }
-}
-
 // A sentence gets the same bits alone as in a batch, given its place in the global batch.
 TEST(Attention, ASentenceDoesNotDependOnTheOthers) {
   const auto backend = make_cpu_backend(2);
@@ -204,14 +154,6 @@ TEST(Attention, DropoutKeepsTheMean) {
     sum += value;
   }
   EXPECT_NEAR(sum / static_cast<double>(attention.out.data.size()), 1, 0.02);
-}
-
-TEST(Attention, SameBitsAtAnyThreadCount) {
-  for (const bool causal : {false, true}) {
-    testing::expect_same_bits_at_any_thread_count([causal](Backend& backend) {
-      return run<float>(backend, {{30, 1, 65, 17, 2, 40}, {30, 1, 65, 17, 2, 40}, 4, 32, causal, 0.1F});
-    });
-  }
 }
 
 }  // namespace

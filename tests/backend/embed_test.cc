@@ -4,11 +4,8 @@
 namespace tandem::backend {
 namespace {
 
-using testing::append;
 using testing::ints;
-using testing::MasterOf;
 using testing::Matrix;
-using testing::Results;
 
 constexpr int64_t kVocabulary = 19;
 constexpr int64_t kLongest = 40;
@@ -55,32 +52,6 @@ struct Order {
   TokenOrder view() { return {ints(rows), ints(ids), ints(starts)}; }
 };
 
-template <class T>
-Results run(Backend& backend, int64_t rows, int64_t cols, float rate) {
-  using M = MasterOf<T>;
-  std::vector<int32_t> tokens = tokens_of(rows), positions = positions_of(rows);
-  auto table = Matrix<T>::random(kVocabulary, cols, 1);
-  auto places = Matrix<M>::random(kLongest, cols, 2);
-  auto dx = Matrix<T>::random(rows, cols, 3);
-  auto dtable = Matrix<M>::random(kVocabulary, cols, 4);
-  Matrix<T> x(rows, cols);
-  Order order(tokens);
-  const Dropout dropout{rate, 8, Side::source, &kState};
-  backend.run(op::Embed{.x = x.view(),
-                        .tokens = ints(tokens),
-                        .position = ints(positions),
-                        .table = table.view(),
-                        .positions = places.view(),
-                        .scale = 8.0F,
-                        .dropout = dropout});
-  backend.run(op::EmbedBackward{
-      .dtable = dtable.view(), .dx = dx.view(), .order = order.view(), .scale = 8.0F, .dropout = dropout});
-  Results results;
-  append(results, x.data);
-  append(results, dtable.data);
-  return results;
-}
-
 TEST(Embed, HandMadeValues) {
   const auto backend = make_cpu_backend(2);
   std::vector<int32_t> tokens = {2, 0, 2}, positions = {0, 1, 1};
@@ -125,36 +96,6 @@ TEST(Embed, BackwardMatchesCentralDifferences) {
     backend->run(op::EmbedBackward{
         .dtable = dtable.view(), .dx = dx.view(), .order = order.view(), .scale = 3, .dropout = dropout});
     EXPECT_TRUE(testing::close(dtable.span(), numeric.span(), 1e-7, 1e-7)) << rate;
-  }
-}
-
-TEST(Embed, EveryTypeAgreesWithF64) {
-  const auto backend = make_cpu_backend(2);
-  for (const auto& [rows, cols] : testing::kOddSizes) {
-    const Results expected = run<double>(*backend, rows, cols, 0.3F);
-    EXPECT_TRUE(testing::all_close(run<float>(*backend, rows, cols, 0.3F), expected, 1e-4, 1e-5));
-    EXPECT_TRUE(testing::all_close(run<bf16>(*backend, rows, cols, 0.3F), expected, 1e-2, 1e-2));
-  }
-}
-
-TEST(Embed, SameBitsAtAnyThreadCount) {
-  testing::expect_same_bits_at_any_thread_count([](Backend& backend) { return run<float>(backend, 1000, 64, 0.3F); });
-}
-
-TEST(AddRows, AddsEachRowToItsPlaceAndLeavesTheOthers) {
-  const auto backend = make_cpu_backend(2);
-  for (const int64_t cols : {1, 7, 64}) {
-    auto table = Matrix<float>::random(5, cols, 1), rows = Matrix<float>::random(4, cols, 2);
-    auto before = table;
-    std::vector<int32_t> ids{3, -1, 0, 4};
-    backend->run(op::AddRows{.table = table.view(), .ids = host_view(ids.data(), 1, 4), .rows = rows.view()});
-    for (int64_t c = 0; c < cols; ++c) {
-      EXPECT_EQ(table.row(0)[c], before.row(0)[c] + rows.row(2)[c]);
-      EXPECT_EQ(table.row(1)[c], before.row(1)[c]);
-      EXPECT_EQ(table.row(2)[c], before.row(2)[c]);
-      EXPECT_EQ(table.row(3)[c], before.row(3)[c] + rows.row(0)[c]);
-      EXPECT_EQ(table.row(4)[c], before.row(4)[c] + rows.row(3)[c]);
-    }
   }
 }
 

@@ -47,7 +47,6 @@ struct Matrix {
 struct Size {
   int64_t rows, cols;
 };
-constexpr Size kOddSizes[] = {{0, 32}, {1, 32}, {1, 1}, {31, 64}, {33, 96}, {33, 33}, {5, 512}, {1000, 64}};
 
 // A list of one gradient, which must outlive it.
 inline std::span<const backend::WeightGradient> one(const backend::WeightGradient& gradient) { return {&gradient, 1}; }

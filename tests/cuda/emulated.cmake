@@ -5,7 +5,7 @@ add_subdirectory(${CMAKE_SOURCE_DIR}/tools/emulated_gpu ${CMAKE_BINARY_DIR}/emul
 # Of long lists of cases every fifth is taken, all with TANDEM_SOAK=1. Whole runs take 3 s a step, and little memory makes
 # the product small by which they measure the GPU's speed.
 function(tandem_emulated_test name prefix)
-  emulated_gpu_program(${name} OBJECTS $<TARGET_OBJECTS:test_cuda> ${ARGN}
+  emulated_gpu_program(${name} OBJECTS $<TARGET_OBJECTS:test_cuda> $<TARGET_OBJECTS:op_tests> ${ARGN}
     LIBS $<TARGET_PROPERTY:test_cuda,LINK_LIBRARIES> MORE_KERNELS_THAN 100)
   gtest_discover_tests(${name} TEST_PREFIX ${prefix}. TEST_FILTER -CudaTraining.*
     TEST_LIST ${name}_ops DISCOVERY_TIMEOUT 60)

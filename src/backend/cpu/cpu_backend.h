@@ -1,4 +1,4 @@
-// The CPU's arithmetic: the specification of every op. Each op is defined in the file of its name.
+// The CPU's arithmetic. What an op does here is defined in the file of its name; what it should do, in tests/reference.
 #pragma once
 
 #include "backend/backend.h"
