@@ -131,7 +131,7 @@ struct UpdateSettings {
   float average_decay = 0;  // decay of the weights' moving average
 };
 
-// The state of an update: GradientNorm or PrepareUpdate writes it, Adam and MovingAverage read it. Only `updates` is
+// The state of an update: PrepareUpdate writes it, Adam and MovingAverage read it. Only `updates` is
 // kept from one update to the next.
 struct UpdateState {
   double norm = 0;             // norm of the gradient before clipping

@@ -371,21 +371,7 @@ struct ProjectedLoss {
 
 // ---- optimizer, on flat buffers [1, n] in M
 
-// Writes all of *update; counts the update if the norm is finite.
-struct GradientNorm {
-  static constexpr const char* kName = "gradient_norm";
-  UpdateState* update = nullptr;
-  ConstView gradients;
-  UpdateSettings settings;
-
-  static constexpr auto outputs = std::tuple(&GradientNorm::update);
-  static constexpr auto inputs = std::tuple(&GradientNorm::gradients);
-  Cost cost() const { return {kName, bytes_of(gradients)}; }
-  void run(CpuBackend& cpu) const;
-  void run(CudaBackend& gpu) const;
-};
-
-// The first half of GradientNorm, for gradients that lie in pieces or on several ranks.
+// The first half of a gradient's norm, for each of the pieces that it lies in, on one or several ranks.
 struct SumOfSquares {
   static constexpr const char* kName = "sum_of_squares";
   View sum;  // f64 [1, 1]
@@ -398,7 +384,8 @@ struct SumOfSquares {
   void run(CudaBackend& gpu) const;
 };
 
-// The second half: computes *update from sums of squares, which are added in their order.
+// The second half: *update from the pieces' sums of squares, which are added in their order. The update is counted if
+// the norm is finite.
 struct PrepareUpdate {
   static constexpr const char* kName = "prepare_update";
   UpdateState* update = nullptr;
@@ -476,8 +463,8 @@ struct TopLogProbabilities {
 // The only list of all ops.
 using Any = std::variant<Copy, FillZero, Linear, LinearBackwardInput, LinearBackwardWeights, Embed, EmbedBackward,
                          AddRows, ResidualNorm, LinearResidualNorm, ResidualNormBackward, PlanAttention, Attention,
-                         AttentionBackward, CrossEntropy, ProjectedLoss, GradientNorm, SumOfSquares, PrepareUpdate,
-                         Adam, MovingAverage, AttentionCached, TopLogProbabilities>;
+                         AttentionBackward, CrossEntropy, ProjectedLoss, SumOfSquares, PrepareUpdate, Adam,
+                         MovingAverage, AttentionCached, TopLogProbabilities>;
 
 }  // namespace op
 }  // namespace tandem::backend

@@ -182,8 +182,9 @@ Stack::Saved Stack::forward(const nn::Context& context, const View& x, StackInpu
 
 View Stack::step(const nn::Context& context, const View& x, const DecodeStep& step) const {
   const auto layers = static_cast<size_t>(config_.decoder_layers);
-  require(step.keys.size() == layers && step.values.size() == layers, "caches for {} and {} layers of a model of {}",
-          step.keys.size(), step.values.size(), layers);
+  require(step.keys.size() == layers && step.values.size() == layers,
+          "there are key caches for {} layers and value caches for {}, but the model has {}", step.keys.size(),
+          step.values.size(), layers);
   nn::require_shape(step.memory, step.memory.rows, int64_t{2} * config_.decoder_layers * config_.width,
                     "the encoded source");
   nn::require_shape(step.self_length, 1, x.rows, "the lengths of the hypotheses");

@@ -10,7 +10,7 @@ namespace {
 
 const ModelConfig& checked(const ModelConfig& config, const backend::Backend& backend) {
   const std::string wrong = problems(config);
-  require(wrong.empty(), "the model cannot be made: {}", wrong);
+  require(wrong.empty(), "invalid model config: {}", wrong);
   backend.traits().require_sizes(config.width, config.heads);
   return config;
 }
@@ -75,14 +75,14 @@ View Transformer::embed(const nn::Context& context, const nn::Embedding& embeddi
 }
 
 View Transformer::embed(const nn::Context& context, const PackedSide& packed, Side side) const {
-  require(packed.longest <= config_.max_length, "a sentence of {} pieces for a model of at most {}", packed.longest,
-          config_.max_length);
+  require(packed.longest <= config_.max_length, "a sentence has {} tokens, but the model takes at most {}",
+          packed.longest, config_.max_length);
   return embed(context, side == Side::source ? source_embedding_ : target_embedding_, packed.tokens, packed.position,
                side);
 }
 
 Transformer::Pass Transformer::forward(const nn::Context& context, const Batch& batch) const {
-  require(batch.source.starts.cols == batch.target.starts.cols, "{} source and {} target sentences in a batch",
+  require(batch.source.starts.cols == batch.target.starts.cols, "the batch has {} source but {} target sentences",
           batch.source.starts.cols - 1, batch.target.starts.cols - 1);
   Pass pass;
   pass.encoder = encoder_.forward(context, embed(context, batch.source, Side::source), {batch.source});

@@ -119,7 +119,7 @@ class Scratch {
 };
 
 inline void require_shape(const ConstView& view, int64_t rows, int64_t cols, std::string_view what) {
-  require(!view.empty() && view.rows == rows && view.cols == cols, "{} is {}x{} where {}x{} is needed", what, view.rows,
+  require(!view.empty() && view.rows == rows && view.cols == cols, "{} is {}x{}, but must be {}x{}", what, view.rows,
           view.cols, rows, cols);
 }
 

@@ -31,7 +31,7 @@ void Embedding::forward(const Context& context, const View& x, const View& token
 void Embedding::backward(const Context& context, const View& dtable, const View& dx, const backend::TokenOrder& order,
                          const backend::Dropout& dropout) {
   require_shape(dx, dx.rows, dtable.cols, "the output gradient of an embedding");
-  require(!order.rows.empty() && order.rows.cols <= dx.rows, "a token order of {} rows for a gradient of {} rows",
+  require(!order.rows.empty() && order.rows.cols <= dx.rows, "the token order has {} rows, but the gradient has {}",
           order.rows.cols, dx.rows);
   context.backend.run(backend::op::EmbedBackward{
       .dtable = dtable, .dx = dx, .order = order, .scale = scale_of(dtable.cols), .dropout = dropout});

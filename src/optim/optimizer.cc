@@ -12,7 +12,7 @@ UpdateBuffers UpdateBuffers::slice(int64_t begin, int64_t count) const {
 
 void Optimizer::update(const UpdateBuffers& part, int64_t first, const backend::StepState* state,
                        const backend::UpdateState* update) {
-  require(part.masters.size() == part.gradients.size(), "an update of {} weights with {} gradients",
+  require(part.masters.size() == part.gradients.size(), "an update has {} weights but {} gradients",
           part.masters.size(), part.gradients.size());
   change_weights(part, first, state, update);
   if (!part.average.empty()) {

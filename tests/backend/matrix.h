@@ -51,6 +51,13 @@ struct Size {
 // A list of one gradient, which must outlive it.
 inline std::span<const backend::WeightGradient> one(const backend::WeightGradient& gradient) { return {&gradient, 1}; }
 
+// *update as a step prepares it from flat gradients. sum: f64 [1, 1] in the backend's memory.
+inline void prepare_update(backend::Backend& backend, backend::UpdateState* update, const View& sum,
+                           const ConstView& gradients, const backend::UpdateSettings& settings) {
+  backend.run(backend::op::SumOfSquares{.sum = sum, .x = gradients});
+  backend.run(backend::op::PrepareUpdate{.update = update, .sums = sum, .settings = settings});
+}
+
 inline View ints(std::vector<int32_t>& values) {
   return make_view(values.data(), DType::i32, 1, static_cast<int64_t>(values.size()));
 }

@@ -8,18 +8,22 @@ using testing::Matrix;
 
 UpdateSettings clipping(float max_norm) { return {.adam = {}, .max_norm = max_norm}; }
 
-TEST(GradientNorm, HandMadeValuesAndClipping) {
+TEST(PrepareUpdate, HandMadeValuesAndClipping) {
   const auto backend = make_cpu_backend(2);
   Matrix<float> gradients(1, 3);
   gradients.data = {3, 0, -4};
   UpdateState norm;
-  backend->run(op::GradientNorm{.update = &norm, .gradients = gradients.view(), .settings = clipping(0)});
+  Matrix<double> sum(1, 1);
+  const auto prepare = [&](float most) {
+    testing::prepare_update(*backend, &norm, sum.view(), gradients.view(), clipping(most));
+  };
+  prepare(0);
   EXPECT_EQ(norm.norm, 5);
   EXPECT_EQ(norm.clip_factor, 1);
   EXPECT_EQ(norm.finite, 1U);
-  backend->run(op::GradientNorm{.update = &norm, .gradients = gradients.view(), .settings = clipping(2)});
+  prepare(2);
   EXPECT_FLOAT_EQ(norm.clip_factor, 0.4F);
-  backend->run(op::GradientNorm{.update = &norm, .gradients = gradients.view(), .settings = clipping(6)});
+  prepare(6);
   EXPECT_EQ(norm.clip_factor, 1);
 }
 

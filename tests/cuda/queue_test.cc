@@ -27,7 +27,7 @@ struct Step {
   Room masters = lab.m().random(kPieces, kCols, 4), m = lab.m().zeros(kPieces, kCols),
        v = lab.m().zeros(kPieces, kCols), gradients = lab.m().zeros(kPieces, kCols),
        weights = lab.c().random(kPieces, kCols, 4), w = lab.c().random(kCols, kCols, 5);
-  View labels = lab.put(std::vector<int32_t>(kRows, 17));
+  View labels = lab.put(std::vector<int32_t>(kRows, 17)), sum = lab.put_sum();
 
   View flat(const Room& room) { return room.inner.reshape(1, kCount); }
 
@@ -58,8 +58,7 @@ struct Step {
                                          .statistics = statistics,
                                          .gamma = gamma,
                                          .dropout = dropout});
-    backend.run(
-        op::GradientNorm{.update = update, .gradients = flat(gradients), .settings = {.adam = {}, .max_norm = 1}});
+    testing::prepare_update(backend, update, sum, flat(gradients), {.adam = {}, .max_norm = 1});
     backend.run(op::Adam{.masters = flat(masters),
                          .m = flat(m),
                          .v = flat(v),
@@ -125,7 +124,7 @@ TEST_F(CudaQueue, StampsRise) {
   lab.backend().stamp(&times->first);
   const Room large = lab.m().random(1, 3000000, 1);
   UpdateState* update = lab.put_struct(UpdateState{});
-  lab.backend().run(op::GradientNorm{.update = update, .gradients = large, .settings = {}});
+  testing::prepare_update(lab.backend(), update, lab.put_sum(), large, {});
   lab.backend().stamp(&times->second);
   const Times measured = lab.get(times);
   EXPECT_GT(measured.first, 0U);

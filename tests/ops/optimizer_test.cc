@@ -25,7 +25,7 @@ void give(Lab& lab, const UpdateState& update) {
            kNorm);
 }
 
-TEST_F(OptimizerOps, GradientNorm) {
+TEST_F(OptimizerOps, NormInOnePiece) {
   for (const int64_t n : kSizes) {
     for (const float max_norm : {0.0F, 0.5F, 1e6F}) {
       if (leaves_out_on_a_cpu(8 * static_cast<double>(n))) {
@@ -37,8 +37,7 @@ TEST_F(OptimizerOps, GradientNorm) {
           [&](Lab& lab) {
             UpdateState* update = lab.put_struct(UpdateState{.updates = 41});
             for (uint32_t t = 0; t < 2; ++t) {
-              lab.backend().run(
-                  op::GradientNorm{.update = update, .gradients = lab.m().random(1, n, t), .settings = settings});
+              testing::prepare_update(lab.backend(), update, lab.put_sum(), lab.m().random(1, n, t), settings);
               give(lab, lab.get(update));
             }
           },
@@ -74,8 +73,8 @@ TEST_F(OptimizerOps, OneBadGradientAnywhereShows) {
         auto gradients = testing::Matrix<float>::random(1, 200017, 1);
         gradients.data[place] = bad;
         UpdateState* update = lab.put_struct(UpdateState{.updates = 5});
-        lab.backend().run(op::GradientNorm{
-            .update = update, .gradients = lab.m().put(gradients), .settings = {.adam = {}, .max_norm = 1}});
+        testing::prepare_update(lab.backend(), update, lab.put_sum(), lab.m().put(gradients),
+                                {.adam = {}, .max_norm = 1});
         EXPECT_EQ(lab.get(update).finite, 0U) << place;
         EXPECT_EQ(lab.get(update).updates, 5U) << place;
       }
@@ -95,7 +94,7 @@ TEST_F(OptimizerOps, LargeGradientsAreFinite) {
   expect_formula(
       [&](Lab& lab) {
         UpdateState* update = lab.put_struct(UpdateState{});
-        lab.backend().run(op::GradientNorm{.update = update, .gradients = lab.m().put(large), .settings = {}});
+        testing::prepare_update(lab.backend(), update, lab.put_sum(), lab.m().put(large), {});
         give(lab, lab.get(update));
       },
       "large");
@@ -113,7 +112,7 @@ struct Update {
   const StepState* state = lab.put_struct(StepState{.learning_rate = 0.01F});
 
   void run(const View& gradients, bool copy) {
-    lab.backend().run(op::GradientNorm{.update = update, .gradients = gradients, .settings = settings});
+    testing::prepare_update(lab.backend(), update, lab.put_sum(), gradients, settings);
     lab.backend().run(op::Adam{.masters = masters,
                                .m = m,
                                .v = v,

@@ -57,7 +57,7 @@ void compare(const char* op, int output, const ConstView& actual, const ConstVie
   }
   const double bound = tolerance * std::sqrt(norm);
   require(std::sqrt(difference) <= bound,
-          "the device does not compute what the CPU does: output {} of {} [{}x{}] differs by {:.3g} of {:.3g} (norms), "
+          "the device's result differs from the CPU's: output {} of {} [{}x{}] differs by {:.3g} of {:.3g} (norms), "
           "most at row {}, column {}: {:.6g} instead of {:.6g}",
           output, op, actual.rows, actual.cols, std::sqrt(difference), std::sqrt(norm), worst_row, worst_col,
           element(actual, static_cast<size_t>(worst_row * actual.stride + worst_col)),

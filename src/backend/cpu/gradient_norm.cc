@@ -70,11 +70,4 @@ void op::PrepareUpdate::run(CpuBackend& /*cpu*/) const {
   update->average_decay = std::min(settings.average_decay, static_cast<float>((1 + t) / (10 + t)));
 }
 
-void op::GradientNorm::run(CpuBackend& cpu) const {
-  double sum = 0;
-  const View view = host_view(&sum, 1, 1);
-  SumOfSquares{.sum = view, .x = gradients}.run(cpu);
-  PrepareUpdate{.update = update, .sums = view, .settings = settings}.run(cpu);
-}
-
 }  // namespace tandem::backend

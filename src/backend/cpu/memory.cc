@@ -65,7 +65,7 @@ Buffer CpuBackend::allocate(size_t bytes) {
   require(rounded >= bytes, "cannot allocate {} bytes", bytes);
   void* data = std::aligned_alloc(kAlignment, rounded);
   if (data == nullptr) {
-    throw OutOfMemory(fmt::format("out of memory: {} bytes wanted; a smaller batch needs less", bytes));
+    throw OutOfMemory(fmt::format("out of memory: cannot allocate {} bytes; use a smaller batch", bytes));
   }
   return Buffer(data, bytes, Memory::host, [](void* p) { std::free(p); });
 }

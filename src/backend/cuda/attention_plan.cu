@@ -108,7 +108,7 @@ AttentionArguments cuda::attention_arguments(CudaBackend& gpu, const AttentionSh
         .run(gpu);
     plan = own;
   }
-  require(plan.size() == size, "a plan of {} numbers for attention that takes {}", plan.size(), size);
+  require(plan.size() == size, "the attention plan has {} numbers, but needs {}", plan.size(), size);
   const auto* slots = reinterpret_cast<const Slot*>(data<int32_t>(plan));
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
   return {.slots = slots + (tile == kForwardTile ? 0 : slots_of(kForwardTile, shape.query_starts, q.rows)),

@@ -88,7 +88,7 @@ std::string why_no_cuda() {
 
 std::string gpu_bus_id(int device) {
   char id[32] = {};
-  check(cudaDeviceGetPCIBusId(id, sizeof id, device), "reading the GPU's place");
+  check(cudaDeviceGetPCIBusId(id, sizeof id, device), "reading the GPU's PCI bus id");
   return id;
 }
 

@@ -79,37 +79,23 @@ __global__ void __launch_bounds__(kFlatThreads)
   *update = result;
 }
 
-// parts[0..returned) = sums of squares of x's elements.
-int squares_in_parts(double* parts, const ConstView& x, CudaBackend& gpu) {
-  require(x.dtype == DType::f32, "a sum of squares on a GPU takes f32, not {}", name_of(x.dtype));
-  const int64_t n = x.size();
-  if (n == 0) {
-    return 0;
-  }
-  const int blocks = flat_blocks(n, gpu.processors());
-  const auto kernel = vectors_of_4(x) ? squares_kernel<true> : squares_kernel<false>;
-  launch("squares", kernel, {blocks, kFlatThreads, 0, gpu.queue()}, parts, data<const float>(x), n);
-  return blocks;
-}
-
 }  // namespace
 
 void op::SumOfSquares::run(CudaBackend& gpu) const {
-  double* parts = gpu.scratch<double>(flat_blocks(x.size(), gpu.processors()));
-  const int count = squares_in_parts(parts, x, gpu);
-  launch("add_parts", add_parts_kernel, {1, kFlatThreads, 0, gpu.queue()}, data<double>(sum), parts, count);
+  require(x.dtype == DType::f32, "a sum of squares on a GPU takes f32, not {}", name_of(x.dtype));
+  const int64_t n = x.size();
+  const int blocks = n == 0 ? 0 : flat_blocks(n, gpu.processors());
+  double* parts = gpu.scratch<double>(blocks);
+  if (blocks > 0) {
+    const auto kernel = vectors_of_4(x) ? squares_kernel<true> : squares_kernel<false>;
+    launch("squares", kernel, {blocks, kFlatThreads, 0, gpu.queue()}, parts, data<const float>(x), n);
+  }
+  launch("add_parts", add_parts_kernel, {1, kFlatThreads, 0, gpu.queue()}, data<double>(sum), parts, blocks);
 }
 
 void op::PrepareUpdate::run(CudaBackend& gpu) const {
   launch("write_update", write_update_kernel, {1, kFlatThreads, 0, gpu.queue()}, update, data<const double>(sums),
          sums.size(), settings);
-}
-
-void op::GradientNorm::run(CudaBackend& gpu) const {
-  double* parts = gpu.scratch<double>(flat_blocks(gradients.size(), gpu.processors()));
-  const int count = squares_in_parts(parts, gradients, gpu);
-  launch("write_update", write_update_kernel, {1, kFlatThreads, 0, gpu.queue()}, update, parts, int64_t{count},
-         settings);
 }
 
 }  // namespace tandem::backend

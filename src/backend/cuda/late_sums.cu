@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kWarp* kWarp) add_parts_kernel(const __grid_co
 }  // namespace
 
 float* LateSums::room(int64_t floats) {
-  require(floats <= capacity(), "an op wants to add up {} parts in memory for {}", floats, capacity());
+  require(floats <= capacity(), "an op needs memory for {} partial sums, but there is room for {}", floats, capacity());
   if (used_ + floats > capacity()) {
     settle();
   }
