@@ -193,7 +193,7 @@ void BatchWork::give(const data::HostBatch& batch, const data::TrainStep& step, 
   const Given given{layout.batch(block, memory_, batch), layout.step_ids(block, memory_, ids),
                     static_cast<StepInput*>(block)};
   Recordable* work = replays() ? &recordings_[{static_cast<int64_t>(number), ids.source, ids.target, kind}] : nullptr;
-  // The first time is not recorded: libraries choose algorithms, take memory and make connections when they are first
+  // Not recorded the first time: libraries choose algorithms, allocate memory and make connections when they are first
   // used.
   if (work == nullptr || !std::exchange(work->warm, true) || !recorded) {
     body(given);

@@ -93,7 +93,7 @@ StepInput Learner::input_of(const data::TrainStep& step, int64_t number, double 
 
 void Learner::give(const data::TrainStep& step, StepInput input, bool recorded) {
   static const std::vector<data::HostBatch> nothing{
-      data::pack({}, {})};  // if this rank has no sentence: its part of sums is zero
+      data::pack({}, {})};  // a rank without a sentence adds zeros to the sums
   const std::vector<data::HostBatch>& batches = step.micro_batches.empty() ? nothing : step.micro_batches;
   for (const data::HostBatch& batch : batches) {
     const bool first = &batch == &batches.front(), last = &batch == &batches.back();

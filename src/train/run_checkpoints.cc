@@ -10,7 +10,7 @@ namespace tandem::train {
 
 namespace {
 
-// Weights belong to the pieces that they were trained on.
+// Fails if the tokenizers differ: weights fit only the tokenizer that they were trained with.
 void require_same_tokenizer(const store::Checkpoint& checkpoint, const data::Prepared& data,
                             const std::filesystem::path& from) {
   require(checkpoint.source_tokenizer == data.source.bytes() &&
@@ -19,7 +19,7 @@ void require_same_tokenizer(const store::Checkpoint& checkpoint, const data::Pre
           from.string(), data.directory.string(), (from / "source.model").string());
 }
 
-// Fails with one sentence when the checkpoint's data, model or seed are not those of this run; logs what else changed.
+// Fails if the checkpoint has other data, another model or another seed than this run; logs all other changes.
 void check_resume(const store::Checkpoint& saved, const TrainConfig& config, const std::string& data_fingerprint,
                   const std::filesystem::path& run) {
   require(saved.state.data_fingerprint == data_fingerprint,
@@ -104,13 +104,13 @@ std::optional<RunCheckpoints::Loaded> RunCheckpoints::load(const std::optional<s
   const bool has_it = own == newest;
   const bool everywhere = run_.largest(has_it ? 0 : 1) == 0;
   const int last = run_.size() - 1;
-  const int first = last - static_cast<int>(run_.largest(has_it ? last - run_.rank() : -1));  // of those who have it
+  const int first = last - static_cast<int>(run_.largest(has_it ? last - run_.rank() : -1));  // lowest rank that has it
   Loaded loaded{store::parse_state(run_.broadcast(to_json(saved), first), "another rank's state"), everywhere};
   load_tensors_of(found, everywhere ? run_.rank() : first, !everywhere, loaded.state.updates);
   return loaded;
 }
 
-// Rank `from` reads them from its disk; shared: the others get them from it.
+// Rank `from` reads the tensors from its disk; if `shared`, it sends them to the others.
 void RunCheckpoints::load_tensors_of(const std::optional<std::filesystem::path>& checkpoint, int from, bool shared,
                                      int64_t updates) {
   bool with_average = false;
