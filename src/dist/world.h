@@ -19,8 +19,8 @@ struct World {
   // Rank 0 listens at "address[,address...]:port"; the addresses are tried in this order. If the port is 0 or the
   // socket is inherited, the launcher must tell the other ranks where rank 0 is.
   std::string rendezvous;
-  int listener = -1;   // rank 0: an inherited socket that listens there already; join_process_group() takes it
-  std::string secret;  // the same on all ranks; never sent
+  int listener = -1;                 // rank 0: an inherited socket that already listens; join_process_group() takes it
+  std::string secret;                // the same on all ranks; never sent
   std::string started_by = "alone";  // "alone", "tandem launch", "mpirun", "srun", "torchrun"
 
   bool alone() const { return size == 1; }
