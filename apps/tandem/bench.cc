@@ -1,4 +1,4 @@
-// tandem bench: the training step by itself, against the hardware's limits and against a PyTorch program.
+// tandem bench: measures the training step alone, against the hardware's limits and against a PyTorch program.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -49,7 +49,7 @@ struct Options {
   train::StepBenchOptions bench;
 };
 
-// The settings as for `tandem train`: those of the config file, then the shorthands, then key=value.
+// Reads the settings as `tandem train` does: the config file's, then the shorthands, then key=value.
 train::TrainConfig config_of(const Options& options) {
   const bool file = !options.settings.empty() && options.settings[0].find('=') == std::string::npos;
   std::vector<std::string> overrides;
@@ -80,9 +80,9 @@ void require_sound(const Options& options, const train::TrainConfig& config) {
           "the peer reads the lengths from a file: give --write-lengths FILE");
 }
 
-constexpr int64_t kLongest = 1 << 20;  // tokens of a sentence
+constexpr int64_t kLongest = 1 << 20;  // tokens in a sentence
 
-// A corpus of random pieces with the given lengths, in a file that is gone when this ends.
+// A corpus of random pieces with the given lengths, in a temporary file that the destructor removes.
 class RandomCorpus {
  public:
   RandomCorpus(const std::string& lengths, int64_t vocabulary) {

@@ -24,7 +24,7 @@ struct EvaluateArguments {
   bool json = false;
 };
 
-// The lines of a text file, without their ends.
+// The lines of a text file, without newlines.
 std::vector<std::string> read_lines(const std::string& file) {
   data::LineReader reader(file);
   std::vector<std::string> lines;

@@ -1,4 +1,4 @@
-// tandem preflight: what a run on these hosts will be like, before it. tandem preflight-worker: what it starts there.
+// tandem preflight: predicts a run on these hosts. tandem preflight-worker: the process that it starts there.
 #include <memory>
 
 #include "commands.h"
@@ -24,7 +24,7 @@ struct Options {
 
 void run_preflight(Options& given) {
   const train::TrainConfig config =
-      train::load_config(given.config, given.overrides);  // mistakes are found here, not on the hosts
+      train::load_config(given.config, given.overrides);  // so that mistakes are found here, not on the hosts
   require(given.price >= 0, "--price-per-hour is {}: give 0 or more", given.price);
   std::vector<std::string>& command = given.hosts.launch.command;
   command = {"preflight-worker", "--config", given.config};
@@ -42,7 +42,7 @@ void run_preflight(Options& given) {
   launch::launch(options);
 }
 
-// An error of one rank is told to the others.
+// Measures together with the other ranks; an error of one rank stops all.
 preflight::Measurements measured_by(dist::ProcessGroup& group, const train::TrainConfig& config,
                                     const data::Prepared& data) {
   try {

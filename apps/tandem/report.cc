@@ -1,4 +1,4 @@
-// tandem report: the answers about a run, from what it measured. Reads files only, so it may be asked at any time.
+// tandem report: answers questions about a run from its records. Only reads the run's files, so it may run at any time.
 #include <filesystem>
 #include <memory>
 
@@ -21,7 +21,7 @@ struct ReportArguments {
   double price_per_hour = 0;
 };
 
-// Where the files go; empty = nowhere.
+// The directory for the report's files; empty = none.
 std::string place_of_files(const ReportArguments& arguments) {
   if (!arguments.out.empty() || !arguments.format.empty()) {
     return arguments.out;

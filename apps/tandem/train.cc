@@ -1,4 +1,4 @@
-// tandem train: trains a model as a config says.
+// tandem train: trains a model with the settings of a config.
 #include <memory>
 
 #include "backend/cuda_device.h"
@@ -14,7 +14,7 @@ namespace tandem::cli {
 
 namespace {
 
-// GPUs that the run could use but for a problem, told once a machine.
+// Warns of GPUs that the run cannot use because of a problem, once per machine.
 void warn_of_unusable_gpus(const train::TrainConfig& config) {
   const bool any_gpu = config.device == "auto" || config.device == "cuda";
   if (any_gpu && backend::gpu_count() > 0 && dist::world_from_environment().local_rank == 0) {

@@ -1,4 +1,4 @@
-// tandem translate: raw text in, raw text out, line by line.
+// tandem translate: translates raw text line by line.
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct TranslateArguments {
   bool scores = false;
 };
 
-// Gives the input's lines one by one. What is typed at a terminal comes as soon as the line is complete.
+// Returns a function that reads the input line by line. At a terminal, each line is read as soon as it is complete.
 std::function<bool(std::string&)> open_input(const std::string& name, bool typed) {
   if (typed) {
     return [](std::string& line) { return static_cast<bool>(std::getline(std::cin, line)); };
@@ -52,7 +52,7 @@ std::function<bool(std::string&)> open_input(const std::string& name, bool typed
 }
 
 void run_translate(const TranslateArguments& arguments) {
-  std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends us quietly
+  std::signal(SIGPIPE, SIG_DFL);  // so that a reader that closes the pipe ends this process without a message
   require(arguments.n_best == 0 || !arguments.scores, "--n-best has scores already: leave --scores out");
   require(arguments.n_best >= 0, "--n-best {} is not possible: give a number from 1 to the beam", arguments.n_best);
   const bool typed = arguments.input == "-" && isatty(STDIN_FILENO) == 1;
@@ -60,7 +60,7 @@ void run_translate(const TranslateArguments& arguments) {
   decode::TextOutput output(arguments.output);
   std::optional<Signals> signals;
   if (output.is_file()) {
-    signals.emplace();  // so that nothing half-written is left behind
+    signals.emplace();  // so that an interrupted run leaves no partial file behind
   }
   TranslateOptions options = translate_options(arguments.decoding, std::max(1, arguments.n_best));
   std::stop_source stop;
@@ -73,7 +73,7 @@ void run_translate(const TranslateArguments& arguments) {
   };
   Translator translator = open_translator(arguments.decoding);
   log::info("{}; {}, step {}", translator.info().device, translator.info().directory, translator.info().step);
-  // Many batches at a time, so that sentences of similar length meet; at a terminal every line is answered at once.
+  // Reads many batches at once, to group sentences of similar length; at a terminal every line is answered at once.
   const int64_t batch = options.call.batch > 0 ? options.call.batch : translator.info().usual_batch;
   const decode::OutputFormat format = arguments.n_best > 0 ? decode::OutputFormat::n_best
                                       : arguments.scores   ? decode::OutputFormat::scores
