@@ -39,7 +39,7 @@ float SubwordDropout::score_of(const std::vector<Part>& parts, size_t left) cons
   return found == pieces_.end() ? kNone : found->second.score;
 }
 
-// Merges as SentencePiece does, but skips every pair that comes up with probability rate_ until a neighbour changes.
+// Merges as SentencePiece does, but skips each possible pair with probability rate_ until a neighbour changes.
 void SubwordDropout::merge(std::string_view text, PhiloxStream& random, std::vector<Part>& parts) const {
   for (size_t at = 0; at < text.size(); at += parts.back().text.size()) {
     parts.push_back({text.substr(at, bytes_of_character(text[at])), kNone});
