@@ -114,8 +114,7 @@ void remove_stale_checkpoints(const std::filesystem::path& run);
 // All checkpoint directories of a run with a manifest, oldest first. Not verified.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& run);
 
-// The checkpoints that are best by `metric`, best first, of those validated at their own step; at most `count`. Not
-// verified.
+// The best checkpoints by `metric`, best first, of those validated at their own step; at most `count`. Not verified.
 std::vector<std::filesystem::path> list_best_checkpoints(const std::filesystem::path& run, int64_t count,
                                                          Metric metric);
 
