@@ -35,13 +35,13 @@ struct Options {
       {"--data", "a directory made by `tandem prepare`, for its sentences: the setting data", {"data"}},
       {"--model", "tiny, small, base or big: model.preset", {"model.preset"}},
       {"--tokens", "tokens of a step, for each side: batch.tokens", {"batch.tokens"}},
-      {"--micro-batch", "tokens a side of one micro-batch: batch.micro_batch", {"batch.micro_batch"}},
+      {"--micro-batch", "tokens of each side in a micro-batch: batch.micro_batch", {"batch.micro_batch"}},
       {"--dropout",
-       "all three rates of dropout",
+       "all three dropout rates",
        {"model.dropout", "model.attention_dropout", "model.activation_dropout"}},
       {"--device", "auto, cpu, cuda or cuda:N", {"device"}},
       {"--precision", "auto, f32 or bf16", {"precision"}},
-      {"--threads", "of a CPU; 0 = all cores that this process may use", {"threads"}}};
+      {"--threads", "CPU threads; 0 = all cores that this process may use", {"threads"}}};
   std::string lengths, write_lengths, algorithms, peer;
   std::string python = "python3";
   std::string variants = "packed";
@@ -168,7 +168,7 @@ void run_peer(const Options& options, const train::TrainConfig& config, const tr
                   launch::shell_quoted(options.python), launch::shell_quoted(options.peer),
                   launch::shell_quoted(options.write_lengths), config.batch.tokens, model.width, model.feed_forward,
                   model.heads, model.encoder_layers, model.target_vocabulary, launch::shell_quoted(options.variants));
-  std::printf("peer: %s\n(dropout is the peer's own there, %g here)\n", command.c_str(),
+  std::printf("peer: %s\n(the peer has its own dropout; here it is %g)\n", command.c_str(),
               static_cast<double>(model.dropout));
   std::fflush(stdout);
   FILE* pipe = popen(command.c_str(), "r");

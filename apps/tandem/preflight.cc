@@ -77,9 +77,9 @@ void run_worker(const Options& given) {
 void add_options(Command& command, Options& options) {
   command.option("--config", options.config, "the run's settings, a TOML file")
       .required()
-      .option("--price-per-hour", options.price, "of all hosts together, for the cost of the run")
+      .option("--price-per-hour", options.price, "price of an hour of all hosts together, for the cost of the run")
       .flag("--json", options.json, "print one JSON object")
-      .option("settings", options.overrides, "key=value: settings that go before those of the file");
+      .option("settings", options.overrides, "key=value: settings that override those of the file");
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ void add_preflight(Program& program) {
       .example(
           "tandem preflight --hosts gpu1:2,gpu2:2 --push --config configs/transformer-base.toml data=data/en-de "
           "run=runs/en-de\n"
-          "Nothing is trained. The hosts need tandem, the config and the data, as for `tandem launch`: --push brings "
+          "Nothing is trained. The hosts need tandem, the config and the data, as for `tandem launch`: --push copies "
           "them.")
       .run([options] { run_preflight(*options); });
 }

@@ -40,7 +40,7 @@ std::function<bool(std::string&)> open_input(const std::string& name, bool typed
     const bool more = reader->next(line);
     if (more && !warned && !text::valid_utf8(line)) {
       warned = true;
-      log::warning("line {} of {} is not valid UTF-8: what is not is lost, here and maybe in later lines",
+      log::warning("line {} of {} is not valid UTF-8: invalid bytes are lost, here and maybe in later lines",
                    reader->lines(), reader->name());
     }
     if (more && reader->cut()) {
@@ -53,7 +53,7 @@ std::function<bool(std::string&)> open_input(const std::string& name, bool typed
 
 void run_translate(const TranslateArguments& arguments) {
   std::signal(SIGPIPE, SIG_DFL);  // so that a reader that closes the pipe ends this process without a message
-  require(arguments.n_best == 0 || !arguments.scores, "--n-best has scores already: leave --scores out");
+  require(arguments.n_best == 0 || !arguments.scores, "--n-best already prints scores: leave out --scores");
   require(arguments.n_best >= 0, "--n-best {} is not possible: give a number from 1 to the beam", arguments.n_best);
   const bool typed = arguments.input == "-" && isatty(STDIN_FILENO) == 1;
   const auto next_line = open_input(arguments.input, typed);
@@ -105,9 +105,9 @@ void add_translate(Program& program) {
   Command command = program.add("translate", "Translates raw text: as many lines out as in, in the same order.");
   add_decoding_options(command, a->decoding);
   command.option("-i,--input", a->input,
-                 "text, one sentence a line, plain or packed (gz, xz, zst); '-': standard input");
+                 "text, one sentence a line, plain or compressed (gz, xz, zst); '-': standard input");
   command.option("-o,--output", a->output, "the translations ('-': standard output); a file appears when complete");
-  command.option("--n-best", a->n_best, "print this many translations of every line, with scores; 0 = the best alone");
+  command.option("--n-best", a->n_best, "print this many translations of every line, with scores; 0 = only the best");
   command.flag("--scores", a->scores, "print score TAB log-probability TAB text");
   command.example(
       "tandem translate --model runs/en-de < in.txt > out.txt\n"

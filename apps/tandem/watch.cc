@@ -136,15 +136,15 @@ void add_watch(Program& program) {
   auto arguments = std::make_shared<WatchArguments>();  // shared with the action, which runs after this returns
   program
       .add("watch",
-           "Shows runs as they go on, in a browser or with --text in the terminal. Reads files only, so it never "
+           "Shows runs while they train, in a browser or with --text in the terminal. Reads files only, so it never "
            "disturbs a trainer and works after the run and on a copy. /metrics is for Prometheus.")
       .option("run", arguments->paths, "Run directories, or directories that hold runs")
       .required()
       .flag("--text", arguments->text, "In the terminal, until the runs are over; plain lines in a pipe")
       .option("--port", arguments->port, "Port of the page; default: 7117, or a free one")
-      .option("--address", arguments->address, "Address of the page; another than loopback wants --token")
-      .option("--token", arguments->token, "What every client must know, 16 characters or more")
-      .option("--price-per-hour", arguments->price_per_hour, "What an hour of all hosts together costs")
+      .option("--address", arguments->address, "Address of the page; any other than loopback needs --token")
+      .option("--token", arguments->token, "Secret that every client must send, 16 characters or more")
+      .option("--price-per-hour", arguments->price_per_hour, "Price of an hour of all hosts together")
       .example("tandem watch runs/en-de")
       .run([arguments] { run_watch(*arguments); });
 }

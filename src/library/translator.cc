@@ -35,7 +35,7 @@ auto guarded(const log::Redirect::Sink& sink, const Body& body) {
   } catch (const std::exception& error) {
     throw Error(error.what());
   } catch (...) {
-    throw Error("a callback threw what is not a std::exception");
+    throw Error("a callback threw something other than a std::exception");
   }
 }
 

@@ -153,7 +153,7 @@ std::optional<fs::path> find_latest(const fs::path& run) {
   std::error_code none;
   if (!fs::exists(run / "latest", none) && (!candidates.empty() || fs::is_symlink(run / "latest", none))) {
     log::warning("{} is missing or leads nowhere; {}", (run / "latest").string(),
-                 candidates.empty() ? "no checkpoint is left, so the run begins anew" : "the newest checkpoint counts");
+                 candidates.empty() ? "no checkpoint is left, so the run starts over" : "using the newest checkpoint");
   }
   if (const fs::path latest = link_target(run, "latest"); !latest.empty()) {
     std::stable_partition(candidates.begin(), candidates.end(),
@@ -164,7 +164,7 @@ std::optional<fs::path> find_latest(const fs::path& run) {
     const std::string damage = damage_of(directory);
     if (damage.empty()) {
       if (!first_damage.empty()) {
-        log::warning("{}; going on with the older checkpoint {}", first_damage, directory.string());
+        log::warning("{}; using the older checkpoint {}", first_damage, directory.string());
       }
       return directory;
     }

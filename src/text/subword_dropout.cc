@@ -18,7 +18,7 @@ size_t bytes_of_character(char first) {
 
 SubwordDropout::SubwordDropout(const Subwords& subwords, double rate, const std::string& name)
     : subwords_(subwords), rate_(rate) {
-  require(subwords.not_only_merges().empty(), "{} does not go with subword dropout, because {}", name,
+  require(subwords.not_only_merges().empty(), "{} cannot be used with subword dropout, because {}", name,
           subwords.not_only_merges());
   texts_.reserve(static_cast<size_t>(subwords.size()));  // pieces_ refers to them
   for (int32_t id = 0; id < subwords.size(); ++id) {

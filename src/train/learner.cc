@@ -26,7 +26,7 @@ std::unique_ptr<Learner::State> Learner::make_state(backend::Backend& backend, c
     const State planned(planning, config, gradients, whole_parameters);
     fail(
         "the model does not fit: its {} parameters take {} with gradients and the optimizer's state, and {} are free; "
-        "choose a smaller model (nvidia-smi shows who else has memory)",
+        "choose a smaller model (nvidia-smi shows what else uses memory)",
         grouped(planned.model.parameters().count()), human_bytes(static_cast<double>(planning.allocated())),
         human_bytes(free));
   }

@@ -111,7 +111,7 @@ struct Planner {
         chosen = plan;
         chosen.description = describe(plan, micro_batches);
         chosen.description +=
-            fewest == 0 ? "" : fmt::format("; {} would do, but the run has micro-batches of this size", fewest);
+            fewest == 0 ? "" : fmt::format("; {} would fit, but the run has micro-batches of this size", fewest);
         fewest = fewest == 0 ? micro_batches : fewest;
       }
       if (fewest > 0 && (is_before() || rows_of(plan) < rows_before || rows_before == 0)) {

@@ -122,7 +122,7 @@ Training::Training(const TrainConfig& config, data::Prepared data, GroupRun& run
   if (!learner_.plan().description.empty()) {
     log::info("{}", learner_.plan().description);
   }
-  log::info("{} training pairs, {} + {} pieces; {} pairs longer than {} pieces are left out",
+  log::info("{} training pairs, {} + {} pieces; {} pairs longer than {} tokens are left out",
             grouped(data_.train.size()), grouped(data_.train.tokens(Side::source)),
             grouped(data_.train.tokens(Side::target)), grouped(learner_.batcher().too_long()),
             config_.model.max_length);
@@ -299,7 +299,7 @@ std::optional<ValidationResult> Training::validate() {
       });
     });
   } catch (const StopAsked&) {
-    log::info("the validation at step {} is left out: a signal asks to stop", grouped(state_.step));
+    log::info("the validation at step {} is skipped: a signal asks to stop", grouped(state_.step));
     stop_signal_ = signals_.stop_signal();
     return std::nullopt;
   }
