@@ -19,7 +19,7 @@ void run_prepare(const data::PrepareConfig& config) {
 }  // namespace
 
 void add_prepare(Program& program) {
-  const auto shared = std::make_shared<data::PrepareConfig>();  // with the action, which runs after this function
+  const auto shared = std::make_shared<data::PrepareConfig>();  // shared with the action that runs after this
   data::PrepareConfig& config = *shared;
   program.add("prepare", "Cleans, shuffles and encodes parallel text for training.")
       .option("--source", config.source, "Source text: one or more files; plain, gz, xz, zst, or - for standard input")

@@ -188,7 +188,7 @@ class JoinedProcessGroup final : public ProcessGroup {
     }
   }
 
-  // mpirun tells a rank only about its own host.
+  // mpirun's variables describe only a rank's own host.
   void number_nodes() {
     std::vector<std::string> hosts;
     for (RankInfo& member : infos_) {

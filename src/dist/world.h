@@ -15,7 +15,7 @@ struct World {
   int node = 0;  // number of this host
   int nodes = 1;
   std::string host;                // this host's name, as messages give it
-  std::vector<std::string> hosts;  // by rank, if known: to name a rank that does not join
+  std::vector<std::string> hosts;  // by rank, if known; used to name a rank that does not join
   // Rank 0 listens at "address[,address...]:port"; the addresses are tried in this order. If the port is 0 or the
   // socket is inherited, the launcher must tell the other ranks where rank 0 is.
   std::string rendezvous;

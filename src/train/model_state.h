@@ -27,7 +27,7 @@ class ModelState {
 
   nn::Weights weights() const { return {masters(), copy().empty() ? masters() : copy()}; }
 
-  void refresh_copy();  // to be called after the masters were written from outside
+  void refresh_copy();  // call this after the masters were written from outside
 
   // Calls `use` while weights() gives the moving average, if there is one.
   void with_average(const std::function<void()>& use);

@@ -69,7 +69,7 @@ class Training {
   void event(const std::string& name, const std::string& details);  // writes a record to the metrics
 
   int64_t given() const { return state_.step + static_cast<int64_t>(given_.size()); }  // steps given so far
-  bool wants_pause() const;  // for a reason that other ranks do not know: a clock or a signal
+  bool wants_pause() const;  // because of a clock or a signal, which other ranks do not see
   RunClock agreed_clock() const { return {state_.elapsed_seconds, validated_at_, saved_at_}; }
   void agree_on_time();
   void agree();  // exchanges what all ranks act on in a pause
@@ -81,7 +81,7 @@ class Training {
   Device device_;
   backend::Backend& backend_;
   std::unique_ptr<dist::Communicator> own_communicator_;
-  dist::Communicator& communicator_;  // for gradients
+  dist::Communicator& communicator_;  // adds up gradients
   Learner learner_;
   RunCheckpoints checkpoints_;
   Validator validator_;
@@ -100,7 +100,7 @@ class Training {
   // What all ranks agreed on at the last pause.
   int stop_signal_ = 0;
   bool save_asked_ = false;
-  bool pause_asked_ = false;  // by a rank, in the last step that was counted
+  bool pause_asked_ = false;  // a rank asked for a pause, in the last step that was counted
 };
 
 Training::Training(const TrainConfig& config, data::Prepared data, GroupRun& run, double check_share)
