@@ -24,7 +24,7 @@ struct AverageArguments {
   store::Metric metric = store::Metric::nll;
 };
 
-// The checkpoints of one argument: a run's newest or best ones, or the directory itself.
+// The checkpoints that an argument means: a run's newest or best ones, or the directory itself.
 std::vector<fs::path> checkpoints_of(const fs::path& path, const AverageArguments& arguments) {
   if (has_manifest(path) || (arguments.last == 0 && arguments.best == 0)) {
     return {store::resolve_model(path)};
@@ -38,7 +38,7 @@ std::vector<fs::path> checkpoints_of(const fs::path& path, const AverageArgument
   return all;
 }
 
-// The parameters of a model as its file lists them, so that no model needs to be built.
+// The parameters listed in a model's weights file; no model needs to be built.
 ParameterLayout layout_of(const fs::path& directory) {
   ParameterLayout layout;
   const store::SafetensorsReader reader(file_of(directory, read_manifest(directory), role::kWeights));

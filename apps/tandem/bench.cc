@@ -1,4 +1,4 @@
-// tandem bench: the training step by itself, against the hardware's limits and against a PyTorch program.
+// tandem bench: measures the training step alone, against the hardware's limits and against a PyTorch program.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -35,13 +35,13 @@ struct Options {
       {"--data", "a directory made by `tandem prepare`, for its sentences: the setting data", {"data"}},
       {"--model", "tiny, small, base or big: model.preset", {"model.preset"}},
       {"--tokens", "tokens of a step, for each side: batch.tokens", {"batch.tokens"}},
-      {"--micro-batch", "tokens a side of one micro-batch: batch.micro_batch", {"batch.micro_batch"}},
+      {"--micro-batch", "tokens of each side in a micro-batch: batch.micro_batch", {"batch.micro_batch"}},
       {"--dropout",
-       "all three rates of dropout",
+       "all three dropout rates",
        {"model.dropout", "model.attention_dropout", "model.activation_dropout"}},
       {"--device", "auto, cpu, cuda or cuda:N", {"device"}},
       {"--precision", "auto, f32 or bf16", {"precision"}},
-      {"--threads", "of a CPU; 0 = all cores that this process may use", {"threads"}}};
+      {"--threads", "CPU threads; 0 = all cores that this process may use", {"threads"}}};
   std::string lengths, write_lengths, algorithms, peer;
   std::string python = "python3";
   std::string variants = "packed";
@@ -49,7 +49,7 @@ struct Options {
   train::StepBenchOptions bench;
 };
 
-// The settings as for `tandem train`: those of the config file, then the shorthands, then key=value.
+// Reads the settings as `tandem train` does: the config file's, then the shorthands, then key=value.
 train::TrainConfig config_of(const Options& options) {
   const bool file = !options.settings.empty() && options.settings[0].find('=') == std::string::npos;
   std::vector<std::string> overrides;
@@ -80,9 +80,9 @@ void require_sound(const Options& options, const train::TrainConfig& config) {
           "the peer reads the lengths from a file: give --write-lengths FILE");
 }
 
-constexpr int64_t kLongest = 1 << 20;  // tokens of a sentence
+constexpr int64_t kLongest = 1 << 20;  // tokens in a sentence
 
-// A corpus of random pieces with the given lengths, in a file that is gone when this ends.
+// A corpus of random pieces with the given lengths, in a temporary file that the destructor removes.
 class RandomCorpus {
  public:
   RandomCorpus(const std::string& lengths, int64_t vocabulary) {
@@ -168,7 +168,7 @@ void run_peer(const Options& options, const train::TrainConfig& config, const tr
                   launch::shell_quoted(options.python), launch::shell_quoted(options.peer),
                   launch::shell_quoted(options.write_lengths), config.batch.tokens, model.width, model.feed_forward,
                   model.heads, model.encoder_layers, model.target_vocabulary, launch::shell_quoted(options.variants));
-  std::printf("peer: %s\n(dropout is the peer's own there, %g here)\n", command.c_str(),
+  std::printf("peer: %s\n(the peer has its own dropout; here it is %g)\n", command.c_str(),
               static_cast<double>(model.dropout));
   std::fflush(stdout);
   FILE* pipe = popen(command.c_str(), "r");

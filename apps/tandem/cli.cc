@@ -17,7 +17,7 @@ Command& Command::flag(const std::string& names, bool& value, const std::string&
 
 namespace {
 
-// The command that differs from the word in at most two letters, and less than by half of it; or nothing.
+// The command that differs from the word in at most two letters, and in less than half of the word; or nothing.
 std::string nearest(const std::string& word, const std::vector<std::string>& commands) {
   std::string found;
   size_t least = std::min<size_t>(2, (word.size() - 1) / 2) + 1;

@@ -1,4 +1,4 @@
-// The command line with as much as the subcommands need. CLI11 stays inside cli.cc.
+// The command line, reduced to what the subcommands need. CLI11 is used only in cli.cc.
 #pragma once
 
 #include <functional>
@@ -18,13 +18,13 @@ class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
 
-  // names: "-o,--out"; a name without dashes is a positional argument.
+  // names: such as "-o,--out"; a name without dashes is a positional argument.
   Command& flag(const std::string& names, bool& value, const std::string& help);
   Command& no_flag(const std::string& names, bool& value, const std::string& help);  // if given, `value` is false
-  // A text, a path, a number, or texts: one or more.
+  // The value may be a text, a path, a number, or a list of texts (one or more).
   template <class T>
   Command& option(const std::string& names, T& value, const std::string& help);
-  // One of these words, of which each stands for a value of the enumeration, in its order.
+  // Takes one of these words; they stand for the values of the enumeration, in its order.
   template <class Enum>
   Command& choice(const std::string& names, Enum& value, const std::vector<std::string>& words,
                   const std::string& help) {
@@ -33,10 +33,10 @@ class Command {
   }
   Command& required();                                       // the option declared last must be given
   Command& choices(const std::vector<std::string>& names);   // the option declared last takes one of these
-  Command& excludes(const std::vector<std::string>& names);  // the option declared last rules these earlier ones out
+  Command& excludes(const std::vector<std::string>& names);  // the option declared last rules out these earlier ones
   Command& hidden();                                         // leaves it out of the list of commands
   Command& example(const std::string& text);                 // shown at the end of --help
-  Command& run(std::function<void()> action);                // carries out the command
+  Command& run(std::function<void()> action);                // called if the command is chosen
 
  private:
   Command& choice(const std::string& names, const std::vector<std::string>& words, size_t usual,

@@ -13,16 +13,16 @@ void add_decoding_options(Command& command, DecodingOptions& options) {
   ModelOptions& loading = options.loading;
   SearchOptions& search = options.translating.search;
   command.option("--beam", search.beam, "hypotheses kept for each sentence; 1 = greedy");
-  command.option("--alpha", search.alpha, "length penalty: score = log-probability / ((5 + pieces) / 6)^alpha");
+  command.option("--alpha", search.alpha, "length penalty: score = log-probability / ((5 + tokens) / 6)^alpha");
   command.option(
       "--batch", options.translating.call.batch,
-      "sentences decoded together, 0 = what the device likes; does not change the result (on a GPU: but for ties)");
-  command.option("--max-extra", search.max_extra, "most pieces that a translation may have more than its source");
+      "sentences decoded together; 0 = the device's choice; does not change the result (on a GPU: except for ties)");
+  command.option("--max-extra", search.max_extra, "most pieces by which a translation may exceed its source");
   command.option("--device", loading.device, "auto, cpu, cuda or cuda:N");
   command.option("--threads", loading.threads, "0 = all cores that this process may use");
-  command.choice("--precision", loading.precision, kPrecisions, "of the matrix products");
+  command.choice("--precision", loading.precision, kPrecisions, "precision of matrix products");
   command.no_flag("--no-ema", loading.use_average,
-                  "use the trained weights even where the checkpoint has their moving average");
+                  "use the trained weights even if the checkpoint has their moving average");
 }
 
 TranslateOptions translate_options(const DecodingOptions& options, int n_best) {

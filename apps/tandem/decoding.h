@@ -1,4 +1,4 @@
-// What `translate` and `evaluate` share: their options, as the library takes them.
+// The decoding options that `translate` and `evaluate` share.
 #pragma once
 
 #include <string>
@@ -17,13 +17,13 @@ struct DecodingOptions {
 
 void add_decoding_options(Command& command, DecodingOptions& options);
 
-// Fails if an option is impossible. The progress is drawn as a status line.
+// Fails if an option is impossible. Progress is shown as a status line.
 TranslateOptions translate_options(const DecodingOptions& options, int n_best);
 
-// Loads the model; what the library has to say goes to the log.
+// Loads the model; messages of the library go to the log.
 Translator open_translator(const DecodingOptions& options);
 
-// What the option --precision can be, in the order of the enumeration.
+// The values of --precision, in the order of the enumeration.
 inline const std::vector<std::string> kPrecisions = {"auto", "f32", "bf16"};
 
 }  // namespace tandem::cli

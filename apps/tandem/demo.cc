@@ -96,7 +96,7 @@ void write_text(const fs::path& directory, const std::string& name, const data::
   write_lines(directory / (name + ".de"), text.target);
 }
 
-// Creates the directory, or removes a former demo's files from it; touches nothing else.
+// Creates the directory, or removes a former demo's files from it; leaves all other files alone.
 void claim(const fs::path& out) {
   const fs::path mark = out / ".tandem-demo";
   require(!fs::exists(out) || fs::exists(mark) || (fs::is_directory(out) && fs::is_empty(out)),

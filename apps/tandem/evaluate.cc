@@ -24,7 +24,7 @@ struct EvaluateArguments {
   bool json = false;
 };
 
-// The lines of a text file, without their ends.
+// The lines of a text file, without newlines.
 std::vector<std::string> read_lines(const std::string& file) {
   data::LineReader reader(file);
   std::vector<std::string> lines;
@@ -58,10 +58,10 @@ void add_loss(Evaluation& result, Translator& translator, const std::vector<std:
     result.too_long += pair.too_long();
   }
   const int64_t limit = translator.info().max_pieces;
-  require(result.tokens > 0, "every pair is longer than the model's limit of {} pieces: no loss can be computed",
+  require(result.tokens > 0, "every pair is longer than the model's limit of {} tokens: no loss can be computed",
           limit);
   if (result.too_long > 0) {
-    log::warning("{} pairs are longer than the model's limit of {} pieces and are left out of the loss",
+    log::warning("{} pairs are longer than the model's limit of {} tokens and are left out of the loss",
                  result.too_long, limit);
   }
   result.nll = -log_probability / static_cast<double>(result.tokens);
@@ -88,10 +88,10 @@ nlohmann::ordered_json to_json(const Evaluation& result, const ModelInfo& model,
 
 void print_text(const Evaluation& result) {
   fmt::print("sentences   {}\n", result.sentences);
-  fmt::print("loss        {:.4f} nats a target piece (negative log-likelihood, no smoothing; {} pieces)\n", result.nll,
+  fmt::print("loss        {:.4f} nats a target token (negative log-likelihood, no smoothing; {} tokens)\n", result.nll,
              result.tokens);
   fmt::print("perplexity  {:.3f}\n", std::exp(result.nll));
-  fmt::print("accuracy    {:.2f} % of pieces\n", 100 * result.accuracy);
+  fmt::print("accuracy    {:.2f} % of tokens\n", 100 * result.accuracy);
   fmt::print("{}\n{}\n", result.bleu.text(2, result.bleu_signature), result.chrf.text(2, result.chrf_signature));
 }
 
@@ -133,7 +133,7 @@ void add_evaluate(Program& program) {
   Command command = program.add("evaluate", "Loss, perplexity, BLEU and chrF of a model on a test set.");
   add_decoding_options(command, a->decoding);
   command.option("--source", a->source, "raw source text, one sentence a line").required();
-  command.option("--target", a->target, "raw reference text, line by line the same").required();
+  command.option("--target", a->target, "raw reference text, one line for each source line").required();
   command.option("-o,--output", a->output, "also write the translations to this file");
   command.flag("--json", a->json, "print JSON");
   command.example("tandem evaluate --model runs/en-de --source test.en --target test.de --output test.out.de");

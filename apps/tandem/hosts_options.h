@@ -1,4 +1,4 @@
-// The options that `launch` and `preflight` share: where workers run and how they are reached.
+// The options that `launch` and `preflight` share: hosts and numbers of workers, and how to reach the hosts.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct HostsOptions {
 
 void add_hosts_options(Command& command, HostsOptions& options);
 
-// To launch in the current directory.
+// The options for a launch in the current directory.
 launch::LaunchOptions launch_options(const HostsOptions& given);
 
 // Copies the program, the config file and the data to the hosts.

@@ -22,7 +22,7 @@ struct InspectArguments {
   bool verify = true, json = false, tensors = false;
 };
 
-// A directory with a manifest, or a run with several.
+// The content of one directory with a manifest, or of a run with several.
 struct Report {
   std::optional<fs::path> run;
   fs::path latest, best;  // the links of a run; empty if absent

@@ -1,4 +1,4 @@
-// tandem launch: starts a command on many hosts. tandem agent: the process that it starts on each of them.
+// tandem launch: starts a command on many hosts. tandem agent: the process that it starts on each host.
 #include "launch/launch.h"
 
 #include <fmt/ranges.h>
@@ -17,7 +17,7 @@
 namespace tandem::cli {
 namespace {
 
-// Copies the files that a train command names; its first word that is a file is the config.
+// Copies the files that a train command names; the first word that is a file is the config.
 void push_files(const launch::LaunchOptions& options) {
   const std::vector<std::string>& words = options.command;
   const auto is_file = [](const std::string& word) { return std::filesystem::is_regular_file(word); };

@@ -1,4 +1,4 @@
-// tandem preflight: what a run on these hosts will be like, before it. tandem preflight-worker: what it starts there.
+// tandem preflight: predicts a run on these hosts. tandem preflight-worker: the process that it starts there.
 #include <memory>
 
 #include "commands.h"
@@ -24,7 +24,7 @@ struct Options {
 
 void run_preflight(Options& given) {
   const train::TrainConfig config =
-      train::load_config(given.config, given.overrides);  // mistakes are found here, not on the hosts
+      train::load_config(given.config, given.overrides);  // so that mistakes are found here, not on the hosts
   require(given.price >= 0, "--price-per-hour is {}: give 0 or more", given.price);
   std::vector<std::string>& command = given.hosts.launch.command;
   command = {"preflight-worker", "--config", given.config};
@@ -42,7 +42,7 @@ void run_preflight(Options& given) {
   launch::launch(options);
 }
 
-// An error of one rank is told to the others.
+// Measures together with the other ranks; an error of one rank stops all.
 preflight::Measurements measured_by(dist::ProcessGroup& group, const train::TrainConfig& config,
                                     const data::Prepared& data) {
   try {
@@ -77,9 +77,9 @@ void run_worker(const Options& given) {
 void add_options(Command& command, Options& options) {
   command.option("--config", options.config, "the run's settings, a TOML file")
       .required()
-      .option("--price-per-hour", options.price, "of all hosts together, for the cost of the run")
+      .option("--price-per-hour", options.price, "price of an hour of all hosts together, for the cost of the run")
       .flag("--json", options.json, "print one JSON object")
-      .option("settings", options.overrides, "key=value: settings that go before those of the file");
+      .option("settings", options.overrides, "key=value: settings that override those of the file");
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ void add_preflight(Program& program) {
       .example(
           "tandem preflight --hosts gpu1:2,gpu2:2 --push --config configs/transformer-base.toml data=data/en-de "
           "run=runs/en-de\n"
-          "Nothing is trained. The hosts need tandem, the config and the data, as for `tandem launch`: --push brings "
+          "Nothing is trained. The hosts need tandem, the config and the data, as for `tandem launch`: --push copies "
           "them.")
       .run([options] { run_preflight(*options); });
 }

@@ -19,11 +19,11 @@ void run_prepare(const data::PrepareConfig& config) {
 }  // namespace
 
 void add_prepare(Program& program) {
-  const auto shared = std::make_shared<data::PrepareConfig>();  // with the action, which runs after this function
+  const auto shared = std::make_shared<data::PrepareConfig>();  // shared with the action that runs after this
   data::PrepareConfig& config = *shared;
   program.add("prepare", "Cleans, shuffles and encodes parallel text for training.")
       .option("--source", config.source, "Source text: one or more files; plain, gz, xz, zst, or - for standard input")
-      .option("--target", config.target, "Target text: as many files, line by line the translation")
+      .option("--target", config.target, "Target text: as many files; each line translates that line of the source")
       .option("--tsv", config.tsv, "Instead of --source and --target: files with source, tab, target in every line")
       .option("--valid-source", config.valid_source, "Validation set, source side")
       .option("--valid-target", config.valid_target, "Validation set, target side")
@@ -34,8 +34,8 @@ void add_prepare(Program& program) {
       .option("-o,--out", config.out, "Directory to write")
       .required()
       .flag("--force", config.force, "Replace the directory if it exists")
-      .option("--min-words", config.cleaning.min_words, "Drop pairs with a side of fewer words")
-      .option("--max-words", config.cleaning.max_words, "Drop pairs with a side of more words; 0 = no limit")
+      .option("--min-words", config.cleaning.min_words, "Drop pairs if a side has fewer words")
+      .option("--max-words", config.cleaning.max_words, "Drop pairs if a side has more words; 0 = no limit")
       .option("--max-ratio", config.cleaning.max_ratio, "Drop pairs with a larger ratio of words; 0 = no limit")
       .flag("--deduplicate", config.deduplicate, "Keep only the first of equal pairs")
       .no_flag("--no-shuffle", config.shuffle, "Keep the order of the files")
@@ -48,10 +48,10 @@ void add_prepare(Program& program) {
       .option("--tokenizer", config.tokenizer, "Use this SentencePiece model instead of learning one")
       .excludes({"--vocab-size", "--character-coverage", "--tokenizer-words"})
       .option("--target-tokenizer", config.target_tokenizer,
-              "SentencePiece model of the target side, if it is another one")
+              "SentencePiece model of the target side, if it differs from the source side's")
       .option("--subword-dropout", config.subword_dropout,
               "Probability of leaving out a subword merge in the training text, against overfitting")
-      .option("--copies", config.copies, "Copies of every training pair, each with other merges left out")
+      .option("--copies", config.copies, "Copies of every training pair, each with different merges left out")
       .option("--threads", config.threads, "Number of threads; 0 = all cores")
       .example(
           "tandem prepare --source train.en.gz --target train.de.gz --valid-source dev.en --valid-target dev.de "

@@ -1,4 +1,4 @@
-// tandem report: the answers about a run, from what it measured. Reads files only, so it may be asked at any time.
+// tandem report: answers questions about a run from its records. Only reads the run's files, so it may run at any time.
 #include <filesystem>
 #include <memory>
 
@@ -21,19 +21,19 @@ struct ReportArguments {
   double price_per_hour = 0;
 };
 
-// Where the files go; empty = nowhere.
+// The directory for the report's files; empty = none.
 std::string place_of_files(const ReportArguments& arguments) {
   if (!arguments.out.empty() || !arguments.format.empty()) {
     return arguments.out;
   }
   require(arguments.runs.size() == 1,
-          "where shall the report of {} runs go? Give --out DIRECTORY, or --format to print", arguments.runs.size());
+          "a report of {} runs needs a directory: give --out DIRECTORY, or --format to print", arguments.runs.size());
   return fs::is_directory(arguments.runs.front()) ? arguments.runs.front() : "";
 }
 
 void run_report(const ReportArguments& arguments) {
   require(arguments.data.empty() || fs::exists(fs::path(arguments.data) / "stats.json"),
-          "--data {}: there is no stats.json, so it is no directory made by `tandem prepare`", arguments.data);
+          "--data {}: there is no stats.json, so it is not a directory made by `tandem prepare`", arguments.data);
   require(arguments.price_per_hour >= 0, "--price-per-hour is {}: give 0 or more", arguments.price_per_hour);
   const std::string out = place_of_files(arguments);
   std::vector<report::RunReport> reports;
@@ -59,12 +59,12 @@ void add_report(Program& program) {
   auto arguments = std::make_shared<ReportArguments>();  // shared with the action, which runs after this returns
   program
       .add("report",
-           "Answers the questions about a run from what it measured: while it trains, after it, on a copy. Writes "
+           "Answers questions about a run from its records, while it trains, afterwards, or on a copy. Writes "
            "report.html, report.md and report.json into the run directory and prints the answers.")
       .option("run", arguments->runs, "Run directories, or metrics files; several are compared")
       .required()
-      .option("--price-per-hour", arguments->price_per_hour, "What an hour of all hosts together costs")
-      .option("--data", arguments->data, "Prepared directory; default: what the run kept of its own")
+      .option("--price-per-hour", arguments->price_per_hour, "Price of an hour of all hosts together")
+      .option("--data", arguments->data, "Prepared directory; default: the run's copy of its stats.json")
       .option("--format", arguments->format, "Only print: text, md or json")
       .choices({"text", "md", "json"})
       .option("--out", arguments->out, "Write the three files into this directory, and print nothing")

@@ -41,7 +41,7 @@ struct Result {
   std::string signature;
 };
 
-// Reads as sacreBLEU's command does: a byte-order mark is text, white space at the end of a line is not.
+// Reads lines as sacreBLEU's command does: keeps a byte-order mark, removes white space at the end of a line.
 std::vector<std::string> read_lines(const std::string& name) {
   data::LineReader reader(name, true);
   std::vector<std::string> lines;
@@ -145,7 +145,7 @@ void print_json(const std::vector<Result>& results, int width) {
   fmt::print("{}\n", (list.size() == 1 ? list[0] : list).dump(1));
 }
 
-// The lines of several metrics are aligned at the equals sign.
+// Prints one line per result; several metrics are aligned at the equals sign.
 void print_text(const std::vector<Result>& results, const ScoreArguments& arguments) {
   size_t widest = 0;
   for (const auto& result : results) {

@@ -1,4 +1,4 @@
-// tandem train: trains a model as a config says.
+// tandem train: trains a model with the settings of a config.
 #include <memory>
 
 #include "backend/cuda_device.h"
@@ -14,12 +14,12 @@ namespace tandem::cli {
 
 namespace {
 
-// GPUs that the run could use but for a problem, told once a machine.
+// Warns of GPUs that the run cannot use because of a problem, once per machine.
 void warn_of_unusable_gpus(const train::TrainConfig& config) {
   const bool any_gpu = config.device == "auto" || config.device == "cuda";
   if (any_gpu && backend::gpu_count() > 0 && dist::world_from_environment().local_rank == 0) {
     for (const std::string& problem : backend::gpu_problems()) {
-      log::warning("{}; it is left out", problem);
+      log::warning("{}; it is not used", problem);
     }
   }
 }
@@ -34,16 +34,17 @@ void add_train(Program& program) {
     double check_share = 0;
   };
   auto options = std::make_shared<Options>();  // shared with the action that runs after parsing
-  program.add("train", "Trains a model; goes on where the run directory has a checkpoint.")
+  program.add("train", "Trains a model; resumes if the run directory has a checkpoint.")
       .option("config", options->config, "the run's settings, a TOML file")
       .required()
-      .option("settings", options->overrides, "key=value: settings that go before those of the file")
-      .flag("--start-over", options->start_over, "remove what a former run left in the run directory and begin anew")
+      .option("settings", options->overrides, "key=value: settings that override those of the file")
+      .flag("--start-over", options->start_over,
+            "remove the former run from the run directory and start from the beginning")
       .option("--check-backend", options->check_share,
               "share of the steps, 0 to 1, that a GPU's run also computes on the CPU, op by op, and compares")
       .example(
           "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de stop.max_steps=20000\n"
-          "Ctrl-C and SIGTERM save and end; SIGUSR1 saves and goes on.")
+          "Ctrl-C and SIGTERM save and end; SIGUSR1 saves and continues.")
       .run([options] {
         const train::TrainConfig config = train::load_config(options->config, options->overrides);
         require(!config.run.empty(), "no run directory given: add run=DIR");
@@ -66,7 +67,7 @@ void add_train(Program& program) {
         const train::TrainOutcome outcome = train::train_model(config, options->start_over, options->check_share);
         if (outcome.signal != 0) {
           throw Interrupted(outcome.signal,
-                            fmt::format("{} at step {}; saved in {}; the same command goes on from there",
+                            fmt::format("{} at step {}; saved in {}; the same command resumes from there",
                                         outcome.reason, outcome.step, config.run));
         }
         log::info("{}; the run is in {}; translate with: tandem translate --model {}", outcome.reason, config.run,

@@ -1,4 +1,4 @@
-// tandem translate: raw text in, raw text out, line by line.
+// tandem translate: translates raw text line by line.
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct TranslateArguments {
   bool scores = false;
 };
 
-// Gives the input's lines one by one. What is typed at a terminal comes as soon as the line is complete.
+// Returns a function that reads the input line by line. At a terminal, each line is read as soon as it is complete.
 std::function<bool(std::string&)> open_input(const std::string& name, bool typed) {
   if (typed) {
     return [](std::string& line) { return static_cast<bool>(std::getline(std::cin, line)); };
@@ -40,7 +40,7 @@ std::function<bool(std::string&)> open_input(const std::string& name, bool typed
     const bool more = reader->next(line);
     if (more && !warned && !text::valid_utf8(line)) {
       warned = true;
-      log::warning("line {} of {} is not valid UTF-8: what is not is lost, here and maybe in later lines",
+      log::warning("line {} of {} is not valid UTF-8: invalid bytes are lost, here and maybe in later lines",
                    reader->lines(), reader->name());
     }
     if (more && reader->cut()) {
@@ -52,15 +52,15 @@ std::function<bool(std::string&)> open_input(const std::string& name, bool typed
 }
 
 void run_translate(const TranslateArguments& arguments) {
-  std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends us quietly
-  require(arguments.n_best == 0 || !arguments.scores, "--n-best has scores already: leave --scores out");
+  std::signal(SIGPIPE, SIG_DFL);  // so that a reader that closes the pipe ends this process without a message
+  require(arguments.n_best == 0 || !arguments.scores, "--n-best already prints scores: leave out --scores");
   require(arguments.n_best >= 0, "--n-best {} is not possible: give a number from 1 to the beam", arguments.n_best);
   const bool typed = arguments.input == "-" && isatty(STDIN_FILENO) == 1;
   const auto next_line = open_input(arguments.input, typed);
   decode::TextOutput output(arguments.output);
   std::optional<Signals> signals;
   if (output.is_file()) {
-    signals.emplace();  // so that nothing half-written is left behind
+    signals.emplace();  // so that an interrupted run leaves no partial file behind
   }
   TranslateOptions options = translate_options(arguments.decoding, std::max(1, arguments.n_best));
   std::stop_source stop;
@@ -73,7 +73,7 @@ void run_translate(const TranslateArguments& arguments) {
   };
   Translator translator = open_translator(arguments.decoding);
   log::info("{}; {}, step {}", translator.info().device, translator.info().directory, translator.info().step);
-  // Many batches at a time, so that sentences of similar length meet; at a terminal every line is answered at once.
+  // Reads many batches at once, to group sentences of similar length; at a terminal every line is answered at once.
   const int64_t batch = options.call.batch > 0 ? options.call.batch : translator.info().usual_batch;
   const decode::OutputFormat format = arguments.n_best > 0 ? decode::OutputFormat::n_best
                                       : arguments.scores   ? decode::OutputFormat::scores
@@ -105,9 +105,9 @@ void add_translate(Program& program) {
   Command command = program.add("translate", "Translates raw text: as many lines out as in, in the same order.");
   add_decoding_options(command, a->decoding);
   command.option("-i,--input", a->input,
-                 "text, one sentence a line, plain or packed (gz, xz, zst); '-': standard input");
+                 "text, one sentence a line, plain or compressed (gz, xz, zst); '-': standard input");
   command.option("-o,--output", a->output, "the translations ('-': standard output); a file appears when complete");
-  command.option("--n-best", a->n_best, "print this many translations of every line, with scores; 0 = the best alone");
+  command.option("--n-best", a->n_best, "print this many translations of every line, with scores; 0 = only the best");
   command.flag("--scores", a->scores, "print score TAB log-probability TAB text");
   command.example(
       "tandem translate --model runs/en-de < in.txt > out.txt\n"

@@ -24,9 +24,10 @@ void add_tune(Program& program) {
            "the setting `algorithms` takes.")
       .option("config", options->config, "the run's settings, a TOML file")
       .required()
-      .option("settings", options->overrides, "key=value: settings that go before those of the file")
+      .option("settings", options->overrides, "key=value: settings that override those of the file")
       .option("-o,--out", options->out, "the table")
-      .option("--workers", options->workers, "that will share a step, on all hosts; 0 = all GPUs of this machine")
+      .option("--workers", options->workers,
+              "number of workers that will share a step, on all hosts; 0 = all GPUs of this machine")
       .example(
           "tandem tune configs/transformer-base.toml data=data/en-de\n"
           "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de algorithms=algorithms.txt")

@@ -1,4 +1,4 @@
-// tandem watch: runs as they go on, in a browser or in the terminal. Reads files only.
+// tandem watch: shows runs while they train, in a browser or in the terminal. Only reads the runs' files.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ namespace tandem::cli {
 
 namespace {
 
-constexpr int kPort = 7117;  // asked for first
+constexpr int kPort = 7117;  // tried first
 constexpr size_t kShortestToken = 16;
 
 struct WatchArguments {
@@ -37,7 +37,7 @@ struct WatchArguments {
 
 bool is_plain(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_'; }
 
-// Calls body(whether anything is new) about every second until it returns false or a signal asks to stop.
+// Calls body(whether there is anything new) about every second until it returns false or a signal asks to stop.
 template <class Body>
 void every_second(report::WatchedRuns& runs, const Body& body) {
   const Signals signals;
@@ -49,7 +49,7 @@ void every_second(report::WatchedRuns& runs, const Body& body) {
   }
 }
 
-// Over what is on the screen, line by line, so that nothing flickers.
+// Overwrites the screen line by line, so that nothing flickers.
 void show_screen(std::span<const report::RunReport> reports) {
   winsize size{};
   const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
@@ -60,11 +60,11 @@ void show_screen(std::span<const report::RunReport> reports) {
   print(screen + "\x1b[J");
 }
 
-// Until every run is over.
+// Prints until every run is over.
 void watch_text(report::WatchedRuns& runs) {
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   std::map<std::string, std::string> said;
-  bool told = false;  // that there is nothing
+  bool told = false;  // whether it was reported that there is no run
   if (terminal) {
     print("\x1b[2J");
   }
@@ -96,7 +96,7 @@ std::unique_ptr<report::WatchServer> make_server(const WatchArguments& arguments
     preferred.port = kPort;
     try {
       return std::make_unique<report::WatchServer>(preferred);
-    } catch (const Error&) {  // taken: any other will do
+    } catch (const Error&) {  // the port is taken: try another
     }
   }
   return std::make_unique<report::WatchServer>(options);
@@ -136,15 +136,15 @@ void add_watch(Program& program) {
   auto arguments = std::make_shared<WatchArguments>();  // shared with the action, which runs after this returns
   program
       .add("watch",
-           "Shows runs as they go on, in a browser or with --text in the terminal. Reads files only, so it never "
+           "Shows runs while they train, in a browser or with --text in the terminal. Reads files only, so it never "
            "disturbs a trainer and works after the run and on a copy. /metrics is for Prometheus.")
       .option("run", arguments->paths, "Run directories, or directories that hold runs")
       .required()
       .flag("--text", arguments->text, "In the terminal, until the runs are over; plain lines in a pipe")
       .option("--port", arguments->port, "Port of the page; default: 7117, or a free one")
-      .option("--address", arguments->address, "Address of the page; another than loopback wants --token")
-      .option("--token", arguments->token, "What every client must know, 16 characters or more")
-      .option("--price-per-hour", arguments->price_per_hour, "What an hour of all hosts together costs")
+      .option("--address", arguments->address, "Address of the page; any other than loopback needs --token")
+      .option("--token", arguments->token, "Secret that every client must send, 16 characters or more")
+      .option("--price-per-hour", arguments->price_per_hour, "Price of an hour of all hosts together")
       .example("tandem watch runs/en-de")
       .run([arguments] { run_watch(*arguments); });
 }

@@ -28,7 +28,7 @@ template <class... Args>
   throw Error(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Always on, also in release builds. The message is formatted only when the condition is false.
+// Always checked, also in release builds. The message is formatted only if the condition is false.
 template <class... Args>
 void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) [[unlikely]] {

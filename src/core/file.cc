@@ -38,11 +38,11 @@ void sync_path(const fs::path& path, int flags) {
 
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-// "dir/" and "dir" are the same directory.
+// Removes a slash at the end: "dir/" and "dir" are the same directory.
 fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
 
-// Renames the directory, or exchanges the two names when `to` exists. File systems without these calls (NFS) get the
-// nearest thing: a moment in which `to` is absent.
+// Renames the directory, or exchanges the two names if `to` exists. File systems without these calls (NFS) get the
+// closest equivalent, in which `to` is absent for a moment.
 bool put_in_place(const fs::path& from, const fs::path& to, bool exchange) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), exchange ? RENAME_EXCHANGE : RENAME_NOREPLACE) == 0) {
     return true;
@@ -58,7 +58,7 @@ bool put_in_place(const fs::path& from, const fs::path& to, bool exchange) {
          ::rename(old.c_str(), from.c_str()) == 0;
 }
 
-// Removes partial directories whose owner is gone: nobody holds their lock.
+// Removes partial directories that no process locks any more.
 void remove_abandoned(const fs::path& parent, const std::string& prefix) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
@@ -72,7 +72,7 @@ void remove_abandoned(const fs::path& parent, const std::string& prefix) {
   }
 }
 
-// "123 host", as its holder wrote it.
+// The holder, which the lock file names as "123 host".
 std::string holder(const Descriptor& file) {
   std::array<char, 300> text{};
   const ssize_t count = ::pread(file.get(), text.data(), text.size(), 0);
@@ -282,7 +282,7 @@ NewDirectory::~NewDirectory() {
 void NewDirectory::commit() {
   const mode_t mask = ::umask(0);
   ::umask(mask);
-  if (::chmod(temporary_.c_str(), 0777 & ~mask) != 0) {  // mkdtemp made it for its owner alone
+  if (::chmod(temporary_.c_str(), 0777 & ~mask) != 0) {  // mkdtemp gave access to the owner only
     fail_system("change the permissions of", temporary_);
   }
   for (const auto& entry : fs::recursive_directory_iterator(temporary_)) {
@@ -315,7 +315,7 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& what)
   } while (result != 0 && errno == EINTR);
   if (result == 0) {
     const std::string line = fmt::format("{} {}\n", ::getpid(), host_name());
-    // The words only help a reader; the lock holds without them, so a full disk is no reason to stop here.
+    // The text only informs readers; the lock works without it, so a full disk is not an error.
     [[maybe_unused]] const bool written =
         ::ftruncate(file_.get(), 0) == 0 &&
         ::pwrite(file_.get(), line.data(), line.size(), 0) == static_cast<ssize_t>(line.size());

@@ -1,4 +1,4 @@
-// Reads files that may hold anything, writes files that are either complete or absent, and locks files.
+// Reads files with any content, writes files that are either complete or absent, and locks files.
 //
 // Every failure is a one-line error that names the file and the system's reason. A write is not done until the bytes
 // and the directory entry are on disk (fsync), so that a reader never meets half a file, even after a power cut.
@@ -13,8 +13,8 @@
 
 namespace tandem::inline core {
 
-// CRC-64/XZ (ECMA-182, reflected). Finds every flipped bit and every damaged run of up to 64 bits, and any other damage
-// but for one case in 2^64; it is no protection against an attacker. Runs at memory speed (ISA-L).
+// CRC-64/XZ (ECMA-182, reflected). Detects every flipped bit and every damaged run of up to 64 bits, and other damage
+// except for one case in 2^64; it is no protection against an attacker. Runs at memory speed (ISA-L).
 class Checksum {
  public:
   void add(const void* data, size_t bytes);
@@ -33,7 +33,7 @@ std::string checksum_file(const std::filesystem::path& path);
 // An open file, pipe or socket, closed when the object ends.
 class Descriptor {
  public:
-  Descriptor() = default;  // none
+  Descriptor() = default;  // not open
   explicit Descriptor(int value) : value_(value) {}
   Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
@@ -44,7 +44,7 @@ class Descriptor {
 
   int get() const { return value_; }
   bool open() const { return value_ >= 0; }
-  int release() { return std::exchange(value_, -1); }  // the caller closes it
+  int release() { return std::exchange(value_, -1); }  // the caller must close it
 
  private:
   int value_ = -1;
@@ -58,14 +58,14 @@ void read_at(const Descriptor& file, void* buffer, size_t bytes, uint64_t offset
 
 // The whole content. Fails for a missing file, a directory, and a file of more than `limit` bytes.
 std::string read_file(const std::filesystem::path& path, uint64_t limit = uint64_t{1} << 30);
-// The content of a small file that a run can do without: empty unless `path` is a regular file of at most `most` bytes.
+// The content of an optional small file: empty unless `path` is a regular file of at most `most` bytes.
 std::string read_small_file(const std::filesystem::path& path, size_t most = 1 << 20);
 
 // Replaces the file atomically (writes and fsyncs a temporary file, renames it): readers see the old content or the
 // new.
 void write_file(const std::filesystem::path& path, std::string_view content);
 
-// Creates the directory and its missing parents, or removes what is there with all that lies below.
+// Creates the directory and its missing parents; removes the path with everything below it.
 void make_directory(const std::filesystem::path& path);
 void remove_tree(const std::filesystem::path& path);
 
@@ -98,14 +98,13 @@ class FileWriter {
   Checksum sum_;
 };
 
-// A directory that appears complete or not at all. It is filled under a hidden name beside the final one
-// (".<name>.partial.<random>"), and commit() renames it. Without commit() the destructor removes it. A partial
-// directory that a killed process left behind under the same final name is removed by the next one (each is locked
-// while its owner lives).
+// A directory that appears completely or not at all. It is filled under a hidden name next to the final one
+// (".<name>.partial.<random>"), and commit() renames it; without commit() the destructor removes it. Each is locked
+// while its owner lives; one that a killed process left behind is removed by the next one with the same final name.
 class NewDirectory {
  public:
-  // With `replace`, commit() replaces an existing directory; without it, an existing one is an error, both now and at
-  // commit. Missing parents are created.
+  // If `replace`, commit() replaces an existing directory; otherwise an existing one is an error, now and at commit.
+  // Missing parents are created.
   explicit NewDirectory(const std::filesystem::path& path, bool replace = false);
   ~NewDirectory();
 

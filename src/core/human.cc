@@ -17,7 +17,7 @@ constexpr const char* kFlops[] = {" FLOP/s", " kFLOP/s", " MFLOP/s", " GFLOP/s",
 
 enum class Fraction : uint8_t { always, of_larger_units };
 
-// Three figures, never an exponent, in the largest unit that leaves at least 1.
+// Three digits, never an exponent, in the largest unit in which the number is at least 1.
 template <size_t N>
 std::string scaled(double value, const char* const (&units)[N], Fraction fraction = Fraction::always,
                    double step = 1000) {

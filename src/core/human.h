@@ -1,4 +1,4 @@
-// Quantities in words, with the unit that they are in: most wrong answers about a run come from units.
+// Quantities as text with their units: most wrong conclusions about a run come from mistaken units.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 
 namespace tandem::inline core {
 
-std::string human_duration(double seconds);  // "8 s", "3 m 20 s", "11 h 02 m", "2 d 04 h"; "?" when not known
-std::string human_count(double count);       // "950", "12.3k", "4.52M", "1.20G"; "?" when not finite
-std::string human_bytes(double bytes);       // "950 B", "12.3 kB", "730.6 MB": decimal; "? B" when not finite
+std::string human_duration(double seconds);  // "8 s", "3 m 20 s", "11 h 02 m", "2 d 04 h"; "?" if unknown
+std::string human_count(double count);       // "950", "12.3k", "4.52M", "1.20G"; "?" if not finite
+std::string human_bytes(double bytes);       // "950 B", "12.3 kB", "730.6 MB": decimal; "? B" if not finite
 std::string grouped(int64_t number);         // "50,000"
 
-std::string seconds_text(double seconds);         // "12.3 ms", "1.71 s", "3 m 20 s" from two minutes on
+std::string seconds_text(double seconds);         // "12.3 ms", "1.71 s", from two minutes "3 m 20 s"
 std::string size_text(double bytes);              // "365 MB (348 MiB)"
 std::string bits_text(double bits_per_second);    // "96.0 Mbit/s", "1.60 Gbit/s"
 std::string rate_text(double bytes_per_second);   // "12.0 MB/s (96.0 Mbit/s)"

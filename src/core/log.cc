@@ -20,7 +20,7 @@ thread_local Redirect* innermost = nullptr;
 Redirect::Redirect(const Sink& sink) : sink_(sink), outer_(std::exchange(innermost, this)) {}
 Redirect::~Redirect() { innermost = outer_; }
 
-// Whether the line went to a sink.
+// Sends the line to the innermost redirection; returns whether there is one.
 bool redirect(bool warning, const std::string& line) {
   Redirect* const now = innermost;
   if (now == nullptr || !now->sink_) {
@@ -41,11 +41,11 @@ std::mutex mutex;
 constexpr size_t kMostUnfiled = 1 << 16;  // bytes
 
 std::ofstream file;
-std::string unfiled;  // lines that were written before a file was opened
+std::string unfiled;  // lines written before a file was opened
 std::string status_text;
 bool quiet = false;
 
-// Cuts the text to the terminal's present width: a wrapped line could not be removed again.
+// Cuts the text to the terminal's current width, because a wrapped line could not be removed again.
 void draw_status() {
   if (!status_text.empty()) {
     write_console(stderr, "\r\033[K" + status_text.substr(0, static_cast<size_t>(columns())));

@@ -1,5 +1,5 @@
-// Messages for the user. Lines go to standard error, and to the run's log file once one is opened.
-// Results that a user may pipe (translations, scores) go to standard output and not through here.
+// Messages for the user, written to standard error and, once one is opened, to the run's log file. Results that a user
+// may pipe (translations, scores) go to standard output instead.
 #pragma once
 
 #include <fmt/core.h>
@@ -25,23 +25,23 @@ void warning(fmt::format_string<Args...> format, Args&&... args) {
   write_warning(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Writes the text as it is. Text that cannot be written (to a full disk, for example) is lost and causes no error.
+// Writes the text unchanged. Text that cannot be written (for example, to a full disk) is lost without an error.
 void write_console(std::FILE* stream, const std::string& text);
 
 // From now on every line is also appended to this file, with the time of day; the lines logged before come first.
 void open_file(const std::filesystem::path& path);
-// `last_line` is written to the file alone.
+// `last_line` is written only to the file.
 void close_file(const std::string& last_line);
 
 // If on, lines other than warnings go to the file only. Ranks other than 0 use it.
 void set_quiet(bool on);
 
-// While it lives, this thread's lines go to `sink` alone: not to standard error, not to the log file. An empty sink
-// drops them. libtandem gives its user's callback.
+// While this object exists, this thread's lines go only to `sink`, not to standard error or the log file. An empty sink
+// drops them. libtandem redirects to its user's callback.
 class Redirect {
  public:
   using Sink = std::function<void(bool warning, const std::string& line)>;
-  explicit Redirect(const Sink& sink);  // which must outlive it; what it logs itself goes where it went before
+  explicit Redirect(const Sink& sink);  // must outlive this; the sink's own lines go to the outer destination
   ~Redirect();
   Redirect(const Redirect&) = delete;
   Redirect& operator=(const Redirect&) = delete;

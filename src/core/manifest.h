@@ -35,8 +35,8 @@ struct Manifest {
   std::string kind;  // "checkpoint", "model" or "prepared"
   std::vector<ManifestFile> files;
 
-  const ManifestFile* find(const std::string& role) const;  // null when there is none
-  uint64_t bytes() const;                                   // the sum over all files
+  const ManifestFile* find(const std::string& role) const;  // null if there is none
+  uint64_t bytes() const;                                   // sum over all files
 };
 
 std::string to_json(const Manifest& manifest);
@@ -46,7 +46,7 @@ bool has_manifest(const std::filesystem::path& directory);
 // Fails if the manifest is missing or is not byte for byte what to_json() wrote.
 Manifest read_manifest(const std::filesystem::path& directory);
 
-// Where the file of a role is. Fails if there is none: `advice` ends the message.
+// The path of the file with this role. If there is none, the error ends with `advice`.
 std::filesystem::path file_of(const std::filesystem::path& directory, const Manifest& manifest, const char* role,
                               const char* advice = "");
 

@@ -16,7 +16,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
 }
 
 size_t edit_distance(std::string_view from, std::string_view to) {
-  std::vector<size_t> row(to.size() + 1);  // from the letters of `from` so far to each prefix of `to`
+  std::vector<size_t> row(to.size() + 1);  // distances from the letters of `from` so far to each prefix of `to`
   std::iota(row.begin(), row.end(), size_t{0});
   for (const char letter : from) {
     size_t diagonal = row[0]++;

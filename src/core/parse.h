@@ -1,4 +1,4 @@
-// Takes small texts apart, and compares words.
+// Parses small texts, and compares words.
 #pragma once
 
 #include <charconv>
@@ -9,7 +9,7 @@
 
 namespace tandem::inline core {
 
-// The whole text as a number; nothing if it is none, or does not fit the type.
+// The whole text as a number; nothing if it is not a number or does not fit the type.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};
@@ -18,10 +18,10 @@ std::optional<Number> parse_number(std::string_view text) {
   return error == std::errc() && rest == end ? std::optional(value) : std::nullopt;
 }
 
-// The parts between the separators. Nothing comes after a separator at the end, as in the lines of a file.
+// The parts between the separators. As with lines of a file, a separator at the end begins no further part.
 std::vector<std::string> split(const std::string& text, char separator);
 
-// Levenshtein: how many letters to insert, delete or change.
+// Levenshtein distance: the number of letters to insert, delete or change.
 size_t edit_distance(std::string_view from, std::string_view to);
 
 }  // namespace tandem::inline core

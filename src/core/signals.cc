@@ -7,7 +7,7 @@ namespace tandem::inline core {
 
 namespace {
 
-// A handler can reach nothing but static storage.
+// Static, because a signal handler can reach nothing else.
 std::atomic<int> stop{0};
 std::atomic<bool> save{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);

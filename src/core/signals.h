@@ -11,15 +11,15 @@ namespace tandem::inline core {
 class Signals {
  public:
   Signals();   // installs the handlers
-  ~Signals();  // puts back what was there
+  ~Signals();  // restores the former handlers
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  // The number of the signal that asked to stop, or 0. The exit code is then 128 + number.
+  // The number of the signal that asked to stop, or 0. If it is not 0, the program exits with 128 + number.
   int stop_signal() const;
 
   bool save_requested() const;  // a SIGUSR1 came and was not taken yet
-  // True once for every SIGUSR1 (several before one call count as one).
+  // Returns true once for every SIGUSR1 (several before one call count as one).
   bool take_save_request();
 
  private:

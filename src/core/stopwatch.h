@@ -1,4 +1,4 @@
-// Time by a monotonic clock, in seconds.
+// Elapsed time by a monotonic clock, in seconds.
 #pragma once
 
 #include <chrono>

@@ -54,7 +54,7 @@ struct Loop {
   int64_t pieces;
   std::atomic<int64_t> next{0};
   std::atomic<bool> failed{false};
-  std::exception_ptr error{};  // belongs to the thread that set `failed`, until all are done
+  std::exception_ptr error{};  // owned by the thread that set `failed` until all are done
 
   void run_pieces() {
     for (int64_t i = next++; i < pieces; i = next++) {
@@ -166,7 +166,7 @@ class Threads::Pool {
   const int workers_;
   std::atomic<bool> taken_{false};    // whether a caller uses the pool
   std::vector<std::thread> threads_;  // all but the caller
-  std::mutex mutex_;                  // guards what follows; the two atomics are also looked at without it, spinning
+  std::mutex mutex_;                  // guards the members below; spinning threads also read the two atomics without it
   std::condition_variable work_, done_;
   Loop* loop_ = nullptr;
   std::atomic<uint64_t> number_{0};  // counts the loops so far

@@ -16,7 +16,7 @@ namespace tandem::inline core {
 
 class Threads {
  public:
-  // 0 = as many as this process may use (its CPU affinity, not the machine's size). They start with the first loop.
+  // 0 = as many as this process may use (its CPU affinity, not the machine's size). Threads start with the first loop.
   explicit Threads(int count = 0);
   ~Threads();
   Threads(const Threads&) = delete;
@@ -24,8 +24,8 @@ class Threads {
 
   int count() const { return count_; }
 
-  // Calls body(i) for every i in [0, pieces). The first exception is thrown again when all threads are done. A loop
-  // inside a loop, and one that meets another thread's, runs on its caller alone.
+  // Calls body(i) for every i in [0, pieces). Rethrows the first exception when all threads are done. A loop inside
+  // another, or during another thread's loop, runs on its caller alone.
   template <class Body>
   void parallel_for(int64_t pieces, const Body& body) const {
     if (pieces <= 1 || count_ == 1) {

@@ -13,11 +13,11 @@ namespace tandem::data {
 namespace {
 
 constexpr uint32_t kShuffle = 0x5F1E;  // the PhiloxStream's purpose
-constexpr int64_t kParts = 12;         // or a multiple of it: 1, 2, 3, 4, 6 and 12 workers get equally many
-constexpr int64_t kPartSide = 256;     // most tokens of a side in a part, or one pair: small micro-batches hold it too
+constexpr int64_t kParts = 12;         // parts per step, or a multiple: 1, 2, 3, 4, 6 and 12 workers get equally many
+constexpr int64_t kPartSide = 256;     // most tokens per side in a part (at least one pair); fits small micro-batches
 
 // Uniform in [0, bound) without bias, from one random word and mostly without a division (Lemire, "Fast random integer
-// generation in an interval", 2019): a permutation of millions draws millions.
+// generation in an interval", 2019), because a permutation of millions draws millions of numbers.
 uint32_t draw_below(PhiloxStream& random, uint32_t bound) {
   uint64_t product = uint64_t{random.next()} * bound;
   if (static_cast<uint32_t>(product) < bound) {
@@ -190,12 +190,12 @@ int64_t Batcher::parts_of(int64_t tokens) const {
     return workers_;
   }
   const int64_t parts = kParts * std::max<int64_t>(1, tokens / (kParts * config_.part_tokens));
-  // Other numbers of workers would get uneven shares of few parts: then the step is cut into a multiple of them.
+  // Few parts would be shared unevenly by other numbers of workers, so their number becomes a multiple of those.
   const bool even = parts % workers_ == 0 || parts >= 8 * workers_;
   return even ? parts : (parts + workers_ - 1) / workers_ * workers_;
 }
 
-// This worker's parts are the pairs from each cut to the next.
+// Adds this worker's parts, the pairs from each cut to the next, as micro-batches.
 void Batcher::add_micro_batches(TrainStep& step, const std::vector<Planned>& planned,
                                 const std::vector<size_t>& cuts) const {
   const auto tokens_of = [&](size_t begin, size_t end) {

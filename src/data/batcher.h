@@ -5,9 +5,9 @@
 // the number of workers or micro-batches: each worker gets consecutive pairs and cuts them into micro-batches that fit
 // their capacity. A cursor into the stream is all that a resumed run needs.
 //
-// A step may also be cut into parts that do not depend on workers and micro-batches either. Workers take whole parts,
-// and so do micro-batches of at least 256 tokens a side; so sums that are made part by part add up the same numbers for
-// any number of workers and micro-batches.
+// A step may also be cut into parts, which do not depend on workers or micro-batches either. Workers take whole parts,
+// and so do micro-batches of at least 256 tokens a side; so sums over parts add the same numbers for any number of
+// workers and micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ namespace tandem::data {
 
 // The most that one micro-batch of a step may hold; 0 = no limit.
 struct MicroBatchCapacity {
-  int64_t source = 0;  // tokens, end marks counted
+  int64_t source = 0;  // tokens, including end marks
   int64_t target = 0;
   int64_t pairs = 0;
 };
 
 struct BatchConfig {
-  int64_t tokens = 25000;    // global budget of a step for each side, bos or eos of every sentence counted
+  int64_t tokens = 25000;    // global budget of a step for each side, including the bos or eos of every sentence
   int64_t sentences = 0;     // > 0: this many pairs a step instead of the token budget
-  int64_t max_length = 256;  // pairs with a side longer than this (end mark counted) are left out and counted
+  int64_t max_length = 256;  // pairs with a longer side (including the end mark) are left out and counted
   uint64_t seed = 1;
   MicroBatchCapacity capacity = {};  // default: the whole step is one micro-batch
   int64_t part_tokens = 0;  // > 0: a step is cut into at least 12 parts of about this many tokens of both sides
@@ -81,7 +81,7 @@ class Batcher {
   int64_t too_long() const { return too_long_; }
 
  private:
-  // A pair of the step and its tokens, end mark counted; or the sum of several.
+  // A pair of the step and its numbers of tokens, including end marks; or the sum of several.
   struct Planned {
     int32_t pair;
     int32_t source;
@@ -115,11 +115,11 @@ class Batcher {
 HostBatch pack(const std::vector<std::vector<int32_t>>& source, const std::vector<std::vector<int32_t>>& target);
 
 // Capacities of micro-batches on a device that works at fixed shapes, for steps of `config`, ascending; a micro-batch
-// takes the smallest that holds it, and the last one limits its size. With a token budget there is one, in which the
-// side that is shorter on average has room for its usual share of the longer one's tokens and three standard deviations
-// more; with a sentence budget, whose steps vary in size, there are eight. ranks: how many ranks share a step, which is
-// cut between sentences and by both sides together. tokens: the most tokens of a micro-batch on the longer side; 0 = as
-// many as a rank has of a step.
+// takes the smallest that holds it, and the last one limits its size. With a token budget there is one: the side that
+// is shorter on average has room for its usual share of the longer side's tokens plus three standard deviations. With a
+// sentence budget, steps vary in size and there are eight. ranks: number of ranks that share a step, which is cut
+// between sentences, by the tokens of both sides. tokens: most tokens of a micro-batch on the longer side; 0 = a rank's
+// whole share of a step.
 std::vector<MicroBatchCapacity> micro_batch_capacities(const Corpus& corpus, const BatchConfig& config, int64_t tokens,
                                                        int ranks = 1);
 

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kGranule = 64;  // rows: a multiple of the tile widths of matrix products
 constexpr int kSizes = 8;         // capacities for a sentence budget
 
-// Statistics of the pairs that are short enough; end marks counted.
+// Statistics of the pairs that are short enough; lengths include end marks.
 struct Lengths {
   double pairs = 0;
   double source = 0, target = 0;              // means
@@ -86,7 +86,7 @@ std::vector<MicroBatchCapacity> micro_batch_capacities(const Corpus& corpus, con
           : std::min(config.sentences, most_pairs(pairs, l.source + l.target, l.source2 + 2 * l.both + l.target2));
   std::vector<MicroBatchCapacity> sizes;
   for (int i = 0; i < kSizes; ++i) {
-    const double deviations = -2.5 + 6.5 * i / (kSizes - 1);  // up to four
+    const double deviations = -2.5 + 6.5 * i / (kSizes - 1);  // up to four standard deviations
     const MicroBatchCapacity size{rounded(pairs * l.source + deviations * root(pairs * l.source2), l.longest_source),
                                   rounded(pairs * l.target + deviations * root(pairs * l.target2), l.longest_target),
                                   most};

@@ -23,7 +23,7 @@ constexpr uint32_t kCorpusVersion = 1;
 struct CorpusFooter {
   uint64_t pairs = 0;
   uint64_t tokens[2] = {0, 0};      // source, target
-  uint32_t vocabulary[2] = {0, 0};  // every id is below
+  uint32_t vocabulary[2] = {0, 0};  // every id is smaller than this
   uint32_t id_bytes = 0;            // 2 or 4
   uint32_t version = kCorpusVersion;
   // CRC-64/XZ of all bytes of the file before this field, as hexadecimal digits. As a number it would make the checksum
@@ -44,7 +44,7 @@ class Corpus {
   int64_t length(Side side, int64_t pair) const { return static_cast<int64_t>(end(side, pair) - begin(side, pair)); }
   // Total number of tokens.
   int64_t tokens(Side side) const { return static_cast<int64_t>(footer_.tokens[static_cast<size_t>(side)]); }
-  // Every id is below.
+  // Every id is smaller than this.
   int32_t vocabulary(Side side) const { return static_cast<int32_t>(footer_.vocabulary[static_cast<size_t>(side)]); }
   void append(Side side, int64_t pair, std::vector<int32_t>& ids) const;
   // The content's checksum as hexadecimal digits.

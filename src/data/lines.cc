@@ -33,11 +33,11 @@ uint32_t little_endian(std::string_view bytes) {
   return value;
 }
 
-// Follows the frames of a zstd stream, to see whether it ends where a frame ends. Boost's decompressor does not
-// distinguish a truncated file from a complete one.
+// Follows the frames of a zstd stream, to detect an end inside a frame: Boost's decompressor does not distinguish a
+// truncated file from a complete one.
 class ZstdFrames {
  public:
-  // The next compressed bytes.
+  // Processes the next compressed bytes.
   void add(std::string_view bytes) {
     while (!bytes.empty()) {
       if (skip_ > 0) {

@@ -25,8 +25,8 @@ class LineReader {
   bool next(std::string& line);
   bool cut() const;
 
-  int64_t lines() const;            // read so far
-  uint64_t bytes() const;           // bytes of text read so far, line ends counted
+  int64_t lines() const;            // lines read so far
+  uint64_t bytes() const;           // bytes of text read so far, including line ends
   double share() const;             // share of the file that has been read; negative if the size is unknown
   const std::string& name() const;  // the file's name in messages
 

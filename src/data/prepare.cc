@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr uint32_t kShufflePurpose = 0x5A, kDropoutPurpose = 0x10000;  // of random streams; the latter + copy
+constexpr uint32_t kShufflePurpose = 0x5A, kDropoutPurpose = 0x10000;  // random streams' purposes; the latter + copy
 constexpr size_t kChunk = 16384;                                       // pairs encoded between two writes
 constexpr size_t kTaskPairs = 256;                                     // pairs of one task
 
@@ -82,7 +82,7 @@ uint64_t pair_hash(const std::string& source, const std::string& target) {
   return sum.value();
 }
 
-// The result of one task: some pairs, encoded.
+// The pairs of one task, encoded.
 struct Encoded {
   std::vector<int32_t> ids;       // the ids of all sentences, source and target in turn
   std::vector<uint32_t> lengths;  // the length of every sentence
@@ -91,7 +91,7 @@ struct Encoded {
   int64_t empty = 0, held_out = 0;
 };
 
-// One prepare(), step by step.
+// One call of prepare(), step by step.
 class Preparation {
  public:
   Preparation(const PrepareConfig& config, NewDirectory& out)
@@ -262,7 +262,7 @@ class Preparation {
       encode(0);
       const size_t middle = result.ids.size();
       encode(1);
-      if (middle == before || result.ids.size() == middle) {  // for example only zero-width spaces
+      if (middle == before || result.ids.size() == middle) {  // such as text of zero-width spaces only
         result.ids.resize(before);
         ++result.empty;
         continue;
@@ -357,14 +357,14 @@ class Preparation {
   std::unordered_set<uint64_t> held_out_;           // hashes of the validation pairs taken out of the training text
   text::WordCounts counts_[2];                      // if joint, only the first is used
   std::optional<text::Subwords> subwords_[2];       // likewise
-  std::optional<text::SubwordDropout> dropout_[2];  // with --subword-dropout; likewise
+  std::optional<text::SubwordDropout> dropout_[2];  // if there is subword dropout; likewise
 };
 
 }  // namespace
 
 PrepareStats prepare(const PrepareConfig& config) {
   check_config(config);
-  const Signals signals;  // before any directory exists that a signal must not leave behind
+  const Signals signals;  // created before any directory, so that a signal leaves none behind
   NewDirectory out(config.out, config.force);
   const EndOnSignal stoppable(signals, out.temporary());
   PrepareStats stats;

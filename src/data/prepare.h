@@ -1,7 +1,7 @@
-// From text files to a directory that training reads: cleans, shuffles, learns subwords and encodes.
+// Makes a directory for training from text files: cleans, shuffles, learns subwords and encodes.
 //
-// The same input and seed give the same bytes of every file but stats.json, for any number of threads. Memory is 16
-// bytes a pair and 8 for each copy, whatever the text's size; the cleaned text waits in a scratch file.
+// The same input and seed give the same bytes in every file except stats.json, for any number of threads. Memory is 16
+// bytes a pair and 8 for each copy, whatever the text's size; the cleaned text is kept in a scratch file.
 #pragma once
 
 #include <array>
@@ -45,8 +45,8 @@ struct SideStats {
   // Counts one encoded sentence of at least one token.
   void add_sentence(std::span<const int32_t> ids, int32_t unknown_id);
 
-  uint64_t raw_bytes = 0;      // bytes of text, line ends counted
-  uint64_t cleaned_bytes = 0;  // bytes of the pairs that are kept, line ends counted
+  uint64_t raw_bytes = 0;      // bytes of text, including line ends
+  uint64_t cleaned_bytes = 0;  // bytes of the pairs that are kept, including line ends
   uint64_t encoded_bytes = 0;  // bytes of their ids in the corpus
   int64_t words = 0;           // words of the pairs that are kept
   int64_t tokens = 0;
@@ -61,14 +61,14 @@ struct SideStats {
 
 struct PrepareStats {
   int64_t raw_pairs = 0;
-  int64_t pairs = 0;                                  // pairs in the training corpus, copies counted
-  int64_t copies = 1;                                 // copies of every pair, each cut into other pieces
+  int64_t pairs = 0;                                  // pairs in the training corpus, including copies
+  int64_t copies = 1;                                 // copies of every pair, each with other pieces
   double subword_dropout = 0;                         // probability that a merge is left out
   std::array<int64_t, text::kDropReasons> dropped{};  // indexed by DropReason
   int64_t valid_pairs = 0, test_pairs = 0;
   SideStats side[2];
   bool joint = true;
-  int64_t tokenizer_words = 0;      // different words that the subword training saw; 0 = existing tokenizer
+  int64_t tokenizer_words = 0;      // different words used to learn subwords; 0 = existing tokenizer
   int64_t tokenizer_words_all = 0;  // different words in the text
   double seconds_reading = 0, seconds_training = 0, seconds_encoding = 0, seconds = 0;
 
@@ -78,7 +78,7 @@ struct PrepareStats {
 
 std::string to_json(const PrepareStats& stats);
 std::string to_table(const PrepareStats& stats);
-// "12 empty, 3 length ratio"; empty when nothing was dropped.
+// "12 empty, 3 length ratio"; empty if nothing was dropped.
 std::string dropped_text(const PrepareStats& stats);
 
 // A failure leaves nothing behind. Neither do SIGINT and SIGTERM, which end the process with 128 + signal.

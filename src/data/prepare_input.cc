@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kLargestSet = size_t{1} << 30;  // bytes of a validation or test set
 
 struct Record {
-  uint32_t source = 0, target = 0;  // bytes; the texts follow
+  uint32_t source = 0, target = 0;  // lengths in bytes; the texts follow
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What prepare reads: sentence pairs from text files, of which cleaned ones wait in a scratch file.
+// The input of prepare: sentence pairs from text files; cleaned pairs are kept in a scratch file.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ class PairReader {
   // Give either `source` and `target`, or `tsv`. Fails if a "-" would be read twice or the lists differ in length.
   PairReader(std::vector<std::string> source, std::vector<std::string> target, std::vector<std::string> tsv);
 
-  // False if all files are at their end. Fails for an empty file and for two files with unequal numbers of lines.
+  // Returns false at the end of all files. Fails for an empty file and for two files with unequal numbers of lines.
   bool next(std::string& source, std::string& target);
   bool cut() const { return cut_; }  // the last pair had a line longer than LineReader::kLongestLine
 
   std::string place() const;      // "line 12 of a.en", for messages
-  uint64_t source_bytes() const;  // bytes of text read so far, line ends counted
+  uint64_t source_bytes() const;  // bytes of text read so far, including line ends
   uint64_t target_bytes() const;
-  double share() const;  // share of all files, each counted the same; negative if unknown
+  double share() const;  // share that has been read, all files weighted equally; negative if unknown
 
  private:
   bool next_line(std::string& source, std::string& target);
@@ -33,7 +33,7 @@ class PairReader {
   void close_files();
   [[noreturn]] void fail_unequal();
 
-  std::vector<std::string> source_, target_;  // if tsv_, source_ has the files
+  std::vector<std::string> source_, target_;  // if tsv_, source_ holds the files
   bool tsv_;
   bool cut_ = false;
   size_t file_ = 0;
@@ -49,8 +49,8 @@ struct TextSet {
   int64_t pairs = 0;
 };
 
-// The text is not cleaned: the reference must stay raw. Fails for unequal line counts and for text that is not UTF-8;
-// warns of empty lines. If both names are empty, so is the set.
+// Reads text without cleaning it: the reference must stay raw. Fails for unequal line counts and for text that is not
+// UTF-8; warns of empty lines. If both names are empty, so is the set.
 TextSet read_text_set(const std::string& source, const std::string& target);
 
 // Pairs of lines in a file, written one after the other and then read in any order.

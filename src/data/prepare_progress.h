@@ -19,7 +19,7 @@
 
 namespace tandem::data {
 
-// A status line with rate and remaining time; on a terminal only. It vanishes with the object.
+// A status line with rate and remaining time; on a terminal only. The destructor removes it.
 class StatusLine {
  public:
   StatusLine(std::string work, std::string unit) : work_(std::move(work)), unit_(std::move(unit)) {}
@@ -48,8 +48,8 @@ class StatusLine {
   double last_ = -1;  // seconds at which the line was last drawn
 };
 
-// While it lives, SIGINT and SIGTERM remove the scratch directory and end the process with 128 + signal, even during a
-// library's long call or while standard input is awaited.
+// While this object exists, SIGINT and SIGTERM remove the scratch directory and end the process with 128 + signal, even
+// during a library's long call or while waiting for standard input.
 class EndOnSignal {
  public:
   EndOnSignal(const Signals& signals, std::filesystem::path scratch)

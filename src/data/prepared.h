@@ -38,10 +38,10 @@ struct Prepared {
   bool joint = true;  // one subword model for both sides
   // With a joint vocabulary both sides have the same model.
   const text::Subwords& subwords(Side side) const { return side == Side::source || joint ? source : target.front(); }
-  // A training sentence in the tokens that translation uses: with subword dropout the corpus has others. A sentence
-  // with unknown tokens stays as it is, because their text is lost.
+  // A training sentence as translation would encode it: with subword dropout the corpus has other pieces. A sentence
+  // with unknown tokens is returned as it is, because their text is lost.
   std::vector<int32_t> plain_tokens(Side side, int64_t pair) const;
-  std::string fingerprint;  // changes if anything that training reads changes; resuming compares it
+  std::string fingerprint;  // changes if any data for training changes; compared when resuming
 
   text::Subwords source;
   std::vector<text::Subwords> target;  // empty if joint

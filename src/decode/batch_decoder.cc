@@ -42,11 +42,11 @@ void KeyValueCache::clear() {
 
 namespace {
 
-// The encoded source sentences, and where each one lies.
+// The encoded source sentences, and the rows of each.
 struct EncodedSource {
   View memory;
-  std::vector<int32_t> first;   // of each sentence
-  std::vector<int32_t> length;  //
+  std::vector<int32_t> first;   // each sentence's first row
+  std::vector<int32_t> length;  // each sentence's number of rows
 };
 
 EncodedSource encode(backend::Backend& backend, model::Transformer& model, const nn::Weights& weights,
@@ -77,7 +77,7 @@ class TransformerScorer : public StepScorer {
     ++steps_;
     const Arena::Mark mark = arena_.mark();
     const View logits = model_.decode(weights_, decode_step(rows), arena_);
-    // Both in one block, since every download waits for the device.
+    // Both results in one block, since every download waits for the device.
     const View best = arena_.take(DType::i32, 2 * count, k);
     backend_.run(backend::op::TopLogProbabilities{.values = best.slice_rows(0, count).reinterpret(DType::f32),
                                                   .ids = best.slice_rows(count, count),
@@ -93,7 +93,7 @@ class TransformerScorer : public StepScorer {
   }
 
  private:
-  // Rows behind the given ones are pads that see no key; the next step writes over what they leave in the cache.
+  // Unused rows at the end are pads that attend to nothing; the next step overwrites their rows of the cache.
   model::DecodeStep decode_step(std::span<const SearchRow> rows) {
     const auto used = static_cast<int64_t>(rows.size());
     const int64_t count = backend_.traits().decode_rows(used);
@@ -110,7 +110,7 @@ class TransformerScorer : public StepScorer {
       *tables_.at(tokens_at + r) = row.token;
       *tables_.at(first_at + r) = source_.first[static_cast<size_t>(row.sentence)];
       *tables_.at(length_at + r) = source_.length[static_cast<size_t>(row.sentence)];
-      // The parent's cache rows, and the one that this step writes.
+      // The parent's cache rows, then the row that this step writes.
       int32_t* own = tables_.at(index_at_ + r * steps_);
       own = std::copy_n(parents_.at(parents_index_at + row.parent * (steps_ - 1)), steps_ - 1, own);
       *own = static_cast<int32_t>(written_ + r);
@@ -142,7 +142,7 @@ class TransformerScorer : public StepScorer {
   Arena& arena_;
   int64_t steps_ = 0;
   int64_t written_ = 0;            // cache rows in use
-  UploadTables tables_, parents_;  // of this step and of the one before
+  UploadTables tables_, parents_;  // this step's and the previous step's
   int64_t index_at_ = 0;           // each row's cache rows [rows, steps] in tables_
   std::vector<int32_t> best_;      // [2, rows, k]: values and ids
 };

@@ -1,4 +1,4 @@
-// The batches of one call, its progress and its end.
+// Splits a call into batches, reports its progress and stops it if wanted.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace tandem::decode {
 void check(const CallOptions& options);
 
 // Calls body(indices) for each batch of items with these sizes in pieces, the longest items first. Before each batch it
-// tells the progress and looks for a stop. `usual` is the batch that the device likes. If a batch does not fit the
-// memory (OutOfMemory), it is halved, and *most bounds the batches after it, also those of later calls.
+// reports the progress and checks for a stop. `usual` is the batch that suits the device. If a batch does not fit the
+// memory (OutOfMemory), it is halved, and *most limits the batches after it, also in later calls.
 void for_each_batch(std::span<const int64_t> sizes, const CallOptions& options, int64_t usual, int64_t* most,
                     const std::function<void(std::span<const size_t>)>& body);
 
-// For CallOptions::on_progress: draws on the terminal's status line what is done and what time is left, and removes the
-// line at the end.
+// For CallOptions::on_progress: shows finished sentences and remaining time on the terminal's status line, and removes
+// the line at the end.
 std::function<void(const CallProgress&)> translation_status();
 
 }  // namespace tandem::decode

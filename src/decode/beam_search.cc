@@ -10,9 +10,9 @@ namespace tandem::decode {
 
 namespace {
 
-// A row that some step was given: hypotheses are chains of them, and those with a common beginning share it.
+// A row given in some step. Hypotheses are chains of nodes; those with a common beginning share its nodes.
 struct Node {
-  int32_t previous = -1;  // index of the node before; -1: the first, bos
+  int32_t previous = -1;  // index of the previous node; -1: this one is the first, bos
   int32_t id = 0;
 };
 
@@ -26,14 +26,14 @@ struct Finished {
 struct Sentence {
   int32_t index = 0;
   int64_t limit = 0;
-  double largest_penalty = 0;      // of a translation as long as the limit
-  int32_t alive = 1;               // rows of the next step that are its own, best first
+  double largest_penalty = 0;      // penalty of a translation as long as the limit
+  int32_t alive = 1;               // number of its rows in the next step, which are best first
   std::vector<Finished> finished;  // best first, at most n_best
 };
 
 struct Candidate {
   double log_probability = 0;
-  int32_t beam = 0;  // which of the sentence's alive hypotheses it extends
+  int32_t beam = 0;  // index of the alive hypothesis that it extends
   int32_t id = 0;
 
   bool operator<(const Candidate& other) const {
@@ -44,11 +44,11 @@ struct Candidate {
   }
 };
 
-// The candidates that a step looks at: one for greedy; otherwise twice the beam, so that a full beam is left even
-// when every hypothesis may end here.
+// Number of candidates in a step: one for greedy search; otherwise twice the beam, so that a full beam remains even if
+// every hypothesis may end here.
 size_t search_width(const SearchOptions& config) { return config.beam == 1 ? 1 : 2 * static_cast<size_t>(config.beam); }
 
-// The rows of a step, of all sentences, and what is known about each.
+// The rows of a step for all sentences, with their log-probabilities.
 struct Rows {
   std::vector<SearchRow> rows;
   std::vector<double> log_probabilities;
@@ -114,7 +114,7 @@ class Search {
     std::swap(now_, next_);
   }
 
-  // The sentence's rows are `sentence.alive` from first_row on.
+  // The sentence's rows are the `sentence.alive` rows from first_row on.
   void extend(Sentence& sentence, int32_t first_row, int64_t length, double penalty) {
     const size_t rows_before = next_.rows.size();
     const auto wanted = static_cast<size_t>(config_.n_best);
@@ -150,7 +150,7 @@ class Search {
     }
   }
 
-  // The best that can follow rows [first_row, first_row + rows), best first.
+  // Finds the best continuations of rows [first_row, first_row + rows), best first.
   void find_candidates(int32_t first_row, int32_t rows) {
     candidates_.clear();
     for (int32_t beam = 0; beam < rows; ++beam) {
@@ -207,7 +207,7 @@ class Search {
   std::vector<float> values_;  // [rows, k], as ids
   std::vector<int32_t> ids_;
   std::vector<Node> history_;
-  int32_t first_node_ = 0;  // of the step's rows
+  int32_t first_node_ = 0;  // first node of the step's rows
   std::vector<Candidate> candidates_;
 };
 

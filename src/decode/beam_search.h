@@ -1,7 +1,7 @@
-// Beam search over any model that can score the next piece. The Transformer's side is in batch_decoder.h.
+// Beam search with any model that can score the next piece. batch_decoder.h has the Transformer's part.
 //
-// Every sentence is searched on its own: its limit, its candidates and its end do not depend on the other sentences
-// of the call, so a scorer whose rows are independent gives the same translations for every batch.
+// Every sentence is searched independently: its limit, its candidates and its end do not depend on the other sentences
+// of the call, so a scorer whose rows are independent gives the same translations for any batch.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace tandem::decode {
 
-// Fails with one sentence that names the impossible value.
+// Fails with an error that names the impossible value.
 void check(const SearchOptions& config);
 
 struct Hypothesis {
   std::vector<int32_t> ids;  // without bos and eos
   double log_probability = 0;
   double score = 0;
-  int64_t tokens = 0;  // that the log-probability is of: the ids, and the end mark unless the limit cut it off
+  int64_t tokens = 0;  // tokens in log_probability: the ids, and the end mark unless the limit cut it off
 };
 
-// A hypothesis that is about to be extended by its last piece.
+// A row of a step: a hypothesis, given by its parent's row and its last token.
 struct SearchRow {
   int32_t sentence = 0;  // index in the call
-  int32_t parent = -1;   // its row in the step before; -1 in the first step
+  int32_t parent = -1;   // its row in the previous step; -1 in the first step
   int32_t token = 0;     // bos in the first step
 };
 
@@ -41,8 +41,8 @@ class StepScorer {
 
 double length_penalty(int64_t length, double alpha);
 
-// Best first, ties to the hypothesis found first. limits[i] >= 1: most pieces of sentence i's translation, end mark
-// counted; where too few hypotheses have ended by then, unfinished ones follow the finished.
+// Results are best first; of equals, the hypothesis found first. limits[i] >= 1: most tokens of sentence i's
+// translation, including the end mark; if too few hypotheses have ended by then, unfinished ones follow the finished.
 std::vector<std::vector<Hypothesis>> beam_search(StepScorer& scorer, std::span<const int64_t> limits,
                                                  const SearchOptions& config);
 

@@ -7,7 +7,7 @@
 
 namespace tandem::decode {
 
-// A line, or a part of one, as the model reads it.
+// The pieces of a line, or of a part of a line that is too long.
 struct LineTranslator::Segment {
   size_t line = 0;
   std::vector<int32_t> ids;
@@ -125,7 +125,7 @@ std::vector<std::vector<Translation>> LineTranslator::translate(std::span<const 
   check(options);
   std::vector<Segment> segments = segments_of(lines, options.first_line);
   decode(segments, options);
-  std::vector<std::span<const Segment>> parts;  // of each line
+  std::vector<std::span<const Segment>> parts;  // each line's segments
   size_t begin = 0;
   for (size_t line = 0; line < lines.size(); ++line) {
     size_t end = begin;

@@ -1,4 +1,4 @@
-// Raw text to raw text: subwords, batches by length, beam search, detokenised lines in the order they came.
+// Translates raw text: subwords, batches by length, beam search, detokenised lines in the order of the input.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ void check(const TranslateOptions& options);
 // The best translation of each line.
 std::vector<std::string> best_of(std::vector<std::vector<Translation>> translations);
 
-// Parts of at most `limit` pieces (`count_pieces` counts them), in order, without the white space between them. Cuts at
-// the last sentence end in the second half of what fits, else at a clause mark, else between words; inside a word only
-// where the word alone is too long. A character that alone has more pieces than the limit is left out.
+// Cuts a line into parts of at most `limit` pieces (counted by `count_pieces`), without the white space between them:
+// at the last sentence end in the second half of what fits, else at a clause mark, else between words, inside a word
+// only if it alone is too long. A character with more pieces than the limit is left out.
 std::vector<std::string> split_line(std::string_view line, int64_t limit,
                                     const std::function<int64_t(std::string_view)>& count_pieces);
 
 class LineTranslator {
  public:
-  // Everything given must outlive the translator. `threads` turn text to pieces and back, 0 = as many as this process
-  // may use.
+  // All references must outlive the translator. `threads` is used to convert text to pieces and back; 0 = as many as
+  // this process may use.
   LineTranslator(BatchDecoder& decoder, const text::Subwords& source, const text::Subwords& target, int threads);
 
-  // As Translator::translate in tandem/translator.h.
+  // Like Translator::translate in tandem/translator.h.
   std::vector<std::vector<Translation>> translate(std::span<const std::string> lines, const TranslateOptions& options);
 
   std::vector<std::string> translate_best(std::span<const std::string> lines, const TranslateOptions& options) {
@@ -52,7 +52,7 @@ class LineTranslator {
   const text::Subwords& source_;
   const text::Subwords& target_;
   Threads threads_;
-  int64_t most_sentences_ = INT64_MAX;  // that the memory holds, as far as is known
+  int64_t most_sentences_ = INT64_MAX;  // most sentences that fit the memory, as far as is known
 };
 
 }  // namespace tandem::decode

@@ -1,4 +1,4 @@
-// Tables of whole numbers on their way to the backend, and the packed sentences that are made of them.
+// Tables of integers for upload to the backend, and packed sentences made of them.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 
 namespace tandem::decode {
 
-// Host tables that travel to the backend in one upload. Their memory is kept for the next ones.
+// Host tables that are uploaded to the backend together. Their memory is reused for later ones.
 class UploadTables {
  public:
   void clear() { used_ = 0; }
-  // Returns where the table begins; what it holds is written through at().
+  // Returns the position at which the table begins; write its content through at().
   int64_t add(int64_t count) {
     const int64_t begin = used_;
     used_ += count;
@@ -39,12 +39,12 @@ class UploadTables {
   }
 
  private:
-  std::vector<int32_t> numbers_;  // the first `used_` of them
+  std::vector<int32_t> numbers_;  // the first `used_` are in use
   int64_t used_ = 0;
   View view_;
 };
 
-// Sentences one after the other, without padding. They are given as ids without bos and eos.
+// Packs sentences, given as ids without bos and eos, one after the other without padding.
 class PackedLines {
  public:
   void add_source(std::span<const int32_t> ids) {  // w1..wn eos

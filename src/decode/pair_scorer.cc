@@ -64,7 +64,7 @@ std::vector<PairScore> PairScorer::score(std::span<const std::vector<int32_t>> s
   }
   CallOptions bounded = options;
   if (bounded.batch_tokens == 0) {
-    bounded.batch_tokens = backend_.traits().loss_rows;  // there are logits for all target tokens of a batch
+    bounded.batch_tokens = backend_.traits().loss_rows;  // because all target tokens of a batch have logits
   }
   std::vector<PairScore> scores(sources.size());
   for_each_batch(sizes, bounded, backend_.traits().decode_sentences, &most_sentences_,

@@ -1,4 +1,4 @@
-// The probability that the model gives to translations that are there already.
+// Computes the model's probabilities of existing translations.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace tandem::decode {
 
-// Not thread-safe: one call at a time. Everything given must outlive it.
+// Not thread-safe: one call at a time. The constructor's arguments must outlive this object.
 class PairScorer {
  public:
   PairScorer(backend::Backend& backend, model::Transformer& model, const nn::Weights& weights);
 
-  // Sides as ids without bos and eos. A pair with a side that the model cannot take is left out.
+  // Sides are ids without bos and eos. A pair with a side that is too long for the model is left out.
   std::vector<PairScore> score(std::span<const std::vector<int32_t>> sources,
                                std::span<const std::vector<int32_t>> targets, const CallOptions& options);
 
@@ -29,7 +29,7 @@ class PairScorer {
   model::Transformer& model_;
   nn::Weights weights_;
   Arena arena_;
-  int64_t most_sentences_ = INT64_MAX;  // that the memory holds, as far as is known
+  int64_t most_sentences_ = INT64_MAX;  // most sentences that fit the memory, as far as is known
 };
 
 }  // namespace tandem::decode

@@ -1,4 +1,4 @@
-// Cuts a line that is too long for the model into parts that are not.
+// Cuts a line that is too long for the model into parts that are short enough.
 #include <algorithm>
 #include <array>
 
@@ -50,7 +50,7 @@ Break break_after(std::string_view word) {
 
 bool starts_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
-// A character boundary near the middle; in text that is not UTF-8 the middle itself; 0 for a single character.
+// A character boundary near the middle; the middle itself if the text is not UTF-8; 0 for a single character.
 size_t middle(std::string_view text) {
   constexpr size_t kLongestCharacter = 4;
   for (size_t distance = 0; distance < text.size() / 2 + 1; ++distance) {
@@ -63,8 +63,8 @@ size_t middle(std::string_view text) {
   return text.size() > kLongestCharacter ? text.size() / 2 : 0;
 }
 
-// `share`: of the pieces that were counted in a longer text around it. Where that is far above the limit, the text is
-// cut without being counted, so that a long word is counted a few times and not once for each halving.
+// `share`: the text's share of the pieces counted in a longer text around it. If it is far above the limit, the text is
+// cut without counting, so that a long word is counted a few times and not once for each halving.
 void add_unit(std::string_view text, Break end, int64_t share, int64_t limit, const CountPieces& count_pieces,
               std::vector<Unit>& units) {
   const size_t half = middle(text);
@@ -80,7 +80,7 @@ void add_unit(std::string_view text, Break end, int64_t share, int64_t limit, co
 std::vector<Unit> units_of(std::string_view line, int64_t limit, const CountPieces& count_pieces) {
   std::vector<Unit> units;
   size_t begin = line.find_first_not_of(kSpaces);
-  size_t space = 0;  // the next one, looked for once: text without spaces has many units before it
+  size_t space = 0;  // position of the next space, searched once: text without spaces has many units before it
   while (begin != std::string_view::npos) {
     if (begin >= space) {
       space = std::min(line.find_first_of(kSpaces, begin), line.size());
@@ -98,7 +98,7 @@ std::vector<Unit> units_of(std::string_view line, int64_t limit, const CountPiec
   return units;
 }
 
-// How many of the first `fitting` units to take: up to the last good place in the second half of what fits.
+// The number of the first `fitting` units to take: up to the last good place in the second half of what fits.
 size_t cut(const std::vector<Unit>& units, size_t first, size_t fitting) {
   for (const Break wanted : {Break::sentence, Break::clause, Break::word}) {
     for (size_t count = fitting; count >= std::max<size_t>(1, fitting / 2); --count) {
@@ -132,7 +132,7 @@ std::vector<std::string> split_line(std::string_view line, int64_t limit, const 
     if (first + count < units.size()) {
       count = cut(units, first, count);
     }
-    // Pieces of joined units may differ from the sum of their own.
+    // Joined units may have other pieces than the units alone.
     while (count > 1 && count_pieces(span_of(units, first, count)) > limit) {
       count /= 2;
     }

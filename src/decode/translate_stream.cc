@@ -16,7 +16,7 @@ constexpr size_t kWindowBytes = size_t{16} << 20;
 
 using NextLine = std::function<bool(std::string&)>;
 
-// None at the end of the input.
+// Reads the next lines; none at the end of the input.
 std::vector<std::string> read_window(const NextLine& next_line, int64_t window) {
   std::vector<std::string> lines;
   std::string line;
@@ -69,7 +69,7 @@ TextOutput::TextOutput(const std::string& name) : name_(name == "-" ? "standard 
     stream_ = stdout;
     return;
   }
-  // Through links, so that a link stays one; absolute, so that there is a directory to write beside the file. A pipe
+  // Follows links, so that a link stays one. Absolute, so that there is a directory for the temporary file. A pipe
   // (/dev/stdout) has no path of its own.
   const auto type = std::filesystem::status(name).type();
   const bool a_file = type == std::filesystem::file_type::regular || type == std::filesystem::file_type::not_found;

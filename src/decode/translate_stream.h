@@ -1,4 +1,4 @@
-// A stream of lines that is translated as it comes, with bounded memory, and where its translations go.
+// Translates a stream of lines with bounded memory, and writes its translations.
 #pragma once
 
 #include <cstdio>
@@ -23,27 +23,27 @@ enum class OutputFormat : uint8_t {
 
 struct StreamSummary {
   int64_t lines = 0;
-  int64_t output_pieces = 0;  // of the best translations, with their end marks
+  int64_t output_pieces = 0;  // pieces of the best translations, including their end marks
   double seconds = 0;
 };
 
-// Translates a window of lines, of which the first has this number.
+// Translates a window of lines; first_line is the number of the first.
 using TranslateWindow =
     std::function<std::vector<std::vector<Translation>>(std::span<const std::string> lines, int64_t first_line)>;
 
-// Reads windows of at most `window` lines (and some megabytes), so that batches can be made of sentences of similar
-// length, and hands each window's output to `write`. `next_line` gives the next line without its end; false = no more.
+// Reads windows of at most `window` lines (and some megabytes), so that sentences of similar length form batches, and
+// gives each window's output to `write`. `next_line` gives the next line without its newline; false = no more.
 StreamSummary translate_stream(const TranslateWindow& translate, const std::function<bool(std::string&)>& next_line,
                                int64_t window, OutputFormat format, const std::function<void(std::string_view)>& write);
 
-// The lines of one translated line, each with its line end. `line` counts from 1.
+// The output lines for one input line, each with a newline. `line` counts from 1.
 std::string formatted(const std::vector<Translation>& translations, int64_t line, OutputFormat format);
 
-// Where a command's text goes: standard output, or a file that appears complete or not at all.
+// The destination of a command's text: standard output, or a file that appears completely or not at all.
 class TextOutput {
  public:
-  // "-" is standard output. A file is written aside and takes its name in finish(); a device or pipe is written to as
-  // it is. Fails at once when it cannot be written.
+  // "-" is standard output. A file is written under a temporary name and renamed in finish(); a device or pipe is
+  // written directly. Fails at once if it cannot be written.
   explicit TextOutput(const std::string& name);
   ~TextOutput();
   TextOutput(const TextOutput&) = delete;

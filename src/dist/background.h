@@ -1,5 +1,5 @@
-// Threads beside the program's own ones, which alone handle signals: so writing to a socket that a peer has closed is
-// an error, not a SIGPIPE.
+// Threads besides the program's own ones, which alone handle signals: writing to a socket that a peer has closed is an
+// error, not a SIGPIPE.
 #pragma once
 
 #include <condition_variable>

@@ -14,7 +14,7 @@ using Bucket = Shard;
 
 struct BucketPlan {
   std::vector<Bucket> buckets;  // in the order in which they can start
-  std::vector<size_t> ready;    // [call]: how many buckets can have started after it
+  std::vector<size_t> ready;    // [call]: number of buckets that can have started after it
   // Ranges that no call declares: embedding tables that are only looked up, whose few rows are reduced separately.
   std::vector<Bucket> rest;
   int64_t padded = 0;  // the flat size, rounded up to the unit
@@ -27,10 +27,10 @@ struct BucketPlan {
 // (rounded down to units, at least one unit); small neighbouring ranges share a bucket.
 BucketPlan plan_buckets(const std::vector<Bucket>& calls, int64_t flat_size, int64_t unit, int64_t most);
 
-// Who keeps which part of an optimizer's state, if the ranks share it out.
+// The parts of an optimizer's state that a rank keeps, if the ranks share it out.
 struct ShardPiece {
   int64_t begin = 0, count = 0;  // elements of the flat buffers
-  int64_t first = 0;             // where they begin in what the rank keeps
+  int64_t first = 0;             // index of these elements in the rank's shard
 
   bool operator==(const ShardPiece&) const = default;
 };
@@ -39,10 +39,10 @@ using ShardPieces = std::vector<ShardPiece>;
 
 int64_t elements_of(const ShardPieces& pieces);
 
-// By shard number: of every bucket its equal shard, which reduce-scatter leaves there.
+// By shard number: an equal shard of every bucket, the one in which reduce-scatter leaves sums.
 std::vector<ShardPieces> equal_shards(const std::vector<Bucket>& buckets, int ranks);
 
-// By shard number: whole ranges, in runs of neighbours of about the same size. For what cannot be cut anywhere.
+// By shard number: whole ranges, neighbours together, about the same size for each rank. For data that cannot be cut.
 std::vector<ShardPieces> whole_shards(const std::vector<Bucket>& ranges, int ranks);
 
 }  // namespace tandem::dist

@@ -174,8 +174,8 @@ double largest(Communicator& ranks, double value);
 // A process group of one rank: every call leaves the buffer as it is.
 std::unique_ptr<Communicator> make_single_communicator();
 
-// Rank 0 of `size` ranks of which the others are not there: every call is done at once and leaves what this rank has,
-// in whatever memory. For timing a step without its network.
+// Rank 0 of `size` ranks; the others do not exist: every call ends at once and leaves the buffer, in any memory, as it
+// is. For timing a step without its network.
 std::unique_ptr<Communicator> make_silent_communicator(int size);
 
 // Collectives over TCP, carried out by Gloo. Through the store the ranks of one communicator learn each other's

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kPiece = 1 << 16;  // elements
 constexpr int64_t kWindow = 12;      // pieces of one peer that may arrive before they are added
 
-// Bytes from the beginning of the buffer that the shard is a part of.
+// A part of a shard; the offset is in bytes from the beginning of the whole buffer.
 struct Piece {
   size_t offset = 0;
   size_t bytes = 0;
@@ -136,9 +136,9 @@ class Broadcast final : public GlooCall {
   Gather second_;
 };
 
-// The one order of additions over ranks: parts[0][i] + parts[1][i] + ..., added from the left. T in memory, A for the
-// additions; i32 wraps. `out` may be one of the parts. Works block by block, so that the running sums stay in the
-// first-level cache.
+// Adds in the one order of additions over ranks: parts[0][i] + parts[1][i] + ..., from the left. T: type in memory; A:
+// type of the additions; i32 wraps. `out` may be one of the parts. Works block by block, so that the running sums stay
+// in the first-level cache.
 template <class T, class A>
 void sum_in_order(void* out, std::span<const void* const> parts, int64_t count) {
   constexpr int64_t kBlock = 1024;

@@ -19,9 +19,9 @@ namespace {
 
 constexpr uint64_t kReasonSlot = 0;  // no collective uses these two
 constexpr uint64_t kGreetingSlot = 1;
-constexpr std::chrono::milliseconds kReasonTime{1000};  // for one peer to receive the reason
-// Time for the peers to read it: if a connection is closed while unread bytes lie on this side, the peer loses what it
-// has not read yet.
+constexpr std::chrono::milliseconds kReasonTime{1000};  // longest time for a peer to receive the reason
+// Time for the peers to read it: if a connection is closed while it has unread bytes on this side, the peer loses what
+// it has not read yet.
 constexpr std::chrono::milliseconds kReadingTime{200};
 
 // Gloo's messages begin with its source file in brackets.

@@ -38,7 +38,7 @@ class GlooMesh {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // All other ranks: from the next one up on, and from the next one down.
+  // All other ranks in ascending order from the next one, and in descending order from the one before.
   const std::vector<int>& upwards() const { return upwards_; }
   const std::vector<int>& downwards() const { return downwards_; }
 

@@ -1,7 +1,7 @@
 // Messages between ranks and their rendezvous: lists of byte strings.
 //
-// On the wire: the number of bytes that follow, then for every field its length and its bytes; numbers are 32 bits,
-// most significant byte first.
+// Format: the number of bytes that follow, then for every field its length and its bytes; numbers have 32 bits, most
+// significant byte first.
 #pragma once
 
 #include <cstddef>

@@ -18,9 +18,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kCauseTime{2000};   // from a failed call to the news of the cause
-constexpr milliseconds kSlack{10000};      // so that the server's own limits come first
-constexpr milliseconds kAnswerTime{5000};  // for an answer of the server to arrive
+constexpr milliseconds kCauseTime{2000};   // longest time from a failed call to the news of its cause
+constexpr milliseconds kSlack{10000};      // so that the server's limits are reached first
+constexpr milliseconds kAnswerTime{5000};  // longest time for an answer of the server to arrive
 
 // Gloo's store on top of the rendezvous: the ranks of one communicator exchange their addresses through it.
 class GlooStore final : public gloo::rendezvous::Store {
@@ -188,7 +188,7 @@ class JoinedProcessGroup final : public ProcessGroup {
     }
   }
 
-  // mpirun tells a rank only about its own host.
+  // mpirun's variables describe only a rank's own host.
   void number_nodes() {
     std::vector<std::string> hosts;
     for (RankInfo& member : infos_) {

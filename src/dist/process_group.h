@@ -40,12 +40,11 @@ struct RankInfo {
 };
 
 struct ProcessGroupOptions {
-  std::chrono::milliseconds join_timeout{120'000};          // for all ranks to join
-  std::chrono::milliseconds heartbeat{1'000};               // between two heartbeats
-  std::chrono::milliseconds silence{6'000};                 // without a heartbeat: dead
-  std::chrono::milliseconds collective_timeout{1'800'000};  // the backstop: for the next piece of a collective
-  std::chrono::milliseconds exit_after{
-      3'000};  // a process that has not ended so long after a failure is ended; 0: never
+  std::chrono::milliseconds join_timeout{120'000};          // longest time for all ranks to join
+  std::chrono::milliseconds heartbeat{1'000};               // time between two heartbeats
+  std::chrono::milliseconds silence{6'000};                 // a rank silent for so long is dead
+  std::chrono::milliseconds collective_timeout{1'800'000};  // longest wait for the next piece: the last resort
+  std::chrono::milliseconds exit_after{3'000};  // a process still running so long after a failure is ended; 0: never
 };
 
 class ProcessGroup {
@@ -69,7 +68,7 @@ class ProcessGroup {
   // this with the same name, which is used once. It lives as long as the process group.
   virtual Communicator& add_communicator(const std::string& name, const std::vector<int>& ranks) = 0;
 
-  // What rank `root` holds, on all ranks; called by all.
+  // Sends the text of rank `root` to all ranks; called by all.
   std::string broadcast(const std::string& text, int root);
   // All ranks' texts, by rank; called by all.
   std::vector<std::string> gather(const std::string& text);
@@ -112,10 +111,10 @@ std::unique_ptr<Communicator> make_hierarchical_communicator(ProcessGroup& group
 // Empty if NCCL can be used; otherwise the reason, without a full stop.
 std::string why_no_nccl();
 
-// Between the GPUs themselves. It is aborted if the process group fails.
+// Communicates directly between GPUs. It is aborted if the process group fails.
 std::unique_ptr<Communicator> make_nccl_communicator(ProcessGroup& group, DeviceStream compute);
 
-// Through pinned host memory and `host`, or the process group's own communicator if that is null.
+// Communicates through pinned host memory and `host`, or the process group's own communicator if `host` is null.
 std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, ProcessGroup& group,
                                                        DeviceStream compute);
 

@@ -13,12 +13,12 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr size_t kMessageLimit = 2U << 20;  // bytes, once the secret is proven
-constexpr int kMostWarnings = 3;            // log at most so many wrong secrets
+constexpr int kMostWarnings = 3;            // about wrong secrets
 constexpr size_t kStoreLimit = 256U << 20;  // bytes of all values together
 
 std::string name_of(const JoiningRank& rank) { return describe(rank.member.rank, rank.member.host); }
 
-// What must be equal everywhere.
+// Properties that must be equal on all ranks.
 struct Common {
   const char* name;
   std::string Identity::*member;

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr milliseconds kConnectTime{2000};   // to connect to one address
-constexpr milliseconds kGreetingTime{3000};  // for the greeting, if there are other addresses to try
+constexpr milliseconds kGreetingTime{3000};  // longest wait for the greeting, if there are other addresses to try
 constexpr milliseconds kBetweenRounds{200};  // rank 0 may not listen yet
 constexpr milliseconds kSendTime{5000};      // to hand a message to the system
 constexpr size_t kAnswerLimit = 256U << 20;  // bytes: the list of many ranks

@@ -204,8 +204,8 @@ void RendezvousServer::look_at_clock() {
   }
 }
 
-// Called after everything that came in has been read. If this thread itself did not run for so long, rank 0 was
-// stopped, and the other ranks took it for dead.
+// Called after all input has been read. If this thread itself did not run for so long, rank 0 was stopped, and the
+// other ranks took it for dead.
 void RendezvousServer::look_for_silence(Deadline now) {
   const auto missed = now - std::exchange(last_look_, now);
   if (missed > options_.silence) {

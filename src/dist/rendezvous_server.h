@@ -71,7 +71,7 @@ class RendezvousServer {
     Deadline last_heard = since;
     std::optional<std::string> wanted;  // the key that the peer waits for
     Deadline wanted_until;
-    bool closing = false;  // to be closed once `out` is sent
+    bool closing = false;  // it is closed once `out` is sent
   };
 
   struct Rank {

@@ -1,4 +1,4 @@
-// The few calls that ranks need on a TCP socket.
+// The TCP socket functions that ranks need.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ inline Deadline from_now(Clock::duration time) { return Clock::now() + time; }
 // Milliseconds until the deadline, for poll(): at least 0.
 int milliseconds_until(Deadline deadline);
 
-// Listens on all addresses of this host, or on the loopback alone. Port 0: a free one.
+// Listens on all addresses of this host, or only on the loopback. Port 0: any free one.
 Socket listen_on(bool loopback_only, int port);
 int port_of(const Socket& listener);
 

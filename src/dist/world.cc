@@ -19,13 +19,13 @@ constexpr int kFirstPort = 20000;  // the ports that job numbers are mapped to
 constexpr int kPorts = 10000;
 constexpr int kFirstSpecialStep = 2'000'000'000;  // SLURM numbers batch, extern and interactive steps from here on
 
-// A launcher, by the environment variables that it sets; "" for those that it does not have.
+// A launcher and the environment variables that it sets; "" for those that it does not set.
 struct Launcher {
   const char* name;
   const char *rank, *size, *local_rank, *local_size, *node, *nodes;
   bool partial;  // whether the last three may be unset
   bool (*started_us)();
-  void (*complete)(World&);  // sets what these numbers do not say, above all where rank 0 is
+  void (*complete)(World&);  // sets what these variables do not give, mainly the address of rank 0
 };
 
 // A missing host number is derived as if every host had the same number of ranks.
@@ -47,7 +47,7 @@ World ranks_from(const Launcher& launcher) {
   return world;
 }
 
-// Workers that share only a job's number meet at a port that follows from it.
+// Workers that only share a job's number meet at a port derived from it.
 void meet_by_job(World& world, const std::string& hosts, const std::string& job) {
   const std::string host = world.local_size == world.size ? "127.0.0.1" : hosts;
   Checksum sum;
@@ -113,7 +113,7 @@ void complete_srun(World& world) {
               variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID"));
 }
 
-// In this order: the first that has started us counts.
+// The first launcher in this order that has started this process counts.
 constexpr Launcher kLaunchers[] = {
     {"tandem launch", "TANDEM_RANK", "TANDEM_SIZE", "TANDEM_LOCAL_RANK", "TANDEM_LOCAL_SIZE", "TANDEM_NODE",
      "TANDEM_NODES", false, started_by_tandem, complete_tandem},

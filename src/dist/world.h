@@ -15,12 +15,12 @@ struct World {
   int node = 0;  // number of this host
   int nodes = 1;
   std::string host;                // this host's name, as messages give it
-  std::vector<std::string> hosts;  // by rank, if known: to name a rank that does not join
+  std::vector<std::string> hosts;  // by rank, if known; used to name a rank that does not join
   // Rank 0 listens at "address[,address...]:port"; the addresses are tried in this order. If the port is 0 or the
   // socket is inherited, the launcher must tell the other ranks where rank 0 is.
   std::string rendezvous;
-  int listener = -1;   // rank 0: an inherited socket that listens there already; join_process_group() takes it
-  std::string secret;  // the same on all ranks; never sent
+  int listener = -1;                 // rank 0: an inherited socket that already listens; join_process_group() takes it
+  std::string secret;                // the same on all ranks; never sent
   std::string started_by = "alone";  // "alone", "tandem launch", "mpirun", "srun", "torchrun"
 
   bool alone() const { return size == 1; }

@@ -30,7 +30,7 @@ constexpr size_t kMostUnsent = 1U << 20;  // bytes; above this, no more output o
 constexpr milliseconds kBeat{1000};
 constexpr milliseconds kSilence{6000};  // without a message, the launcher counts as gone
 constexpr milliseconds kTick{100};
-constexpr milliseconds kKillDelay{2000};  // from SIGTERM to SIGKILL when the launcher is gone
+constexpr milliseconds kKillDelay{2000};  // time between SIGTERM and SIGKILL when the launcher is gone
 
 // The addresses of this host: first the one that ssh connected to, then all others.
 std::vector<std::string> addresses_to_meet() {

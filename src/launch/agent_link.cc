@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMessageLimit = 4U << 20;
 constexpr size_t kMostBeforeGreeting = 1U << 20;  // bytes that a login may print
-constexpr milliseconds kExitTime{4000};           // for an agent to end: longer than it gives its workers
+constexpr milliseconds kExitTime{4000};           // longest time for an agent to end: more than it gives its workers
 
 std::vector<std::string> agent_arguments(const Host& host, const std::string& agent_command,
                                          const std::string& binary) {

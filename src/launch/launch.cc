@@ -29,15 +29,15 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kBetweenAttempts{1000};
-constexpr milliseconds kGreetingTime{30000};  // for an agent to start
+constexpr milliseconds kGreetingTime{30000};  // longest time for an agent to start
 constexpr milliseconds kBeat{1000};
-constexpr milliseconds kSilence{10000};  // after which an agent counts as lost; workers notice each other sooner
+constexpr milliseconds kSilence{10000};  // an agent silent for so long is lost; workers notice each other sooner
 constexpr milliseconds kTick{100};
 constexpr milliseconds kAway{2000};
 constexpr int kGrace = 4000;                       // milliseconds for workers to end by themselves after a failure
-constexpr milliseconds kLastLimit{kGrace + 4000};  // for all to be gone
+constexpr milliseconds kLastLimit{kGrace + 4000};  // longest time for all to end
 
-// One start of all workers, until all have ended.
+// One attempt: starts all workers and runs until all have ended.
 class Attempt {
  public:
   Attempt(const LaunchOptions& options, const std::vector<Host>& hosts, const Signals& signals)
@@ -75,7 +75,7 @@ class Attempt {
     return cause_.text;
   }
 
-  // Hosts that did not answer, or stopped answering.
+  // The hosts that did not answer or stopped answering.
   std::vector<std::string> lost_hosts() const {
     std::vector<std::string> names;
     for (const AgentLink& agent : agents_) {

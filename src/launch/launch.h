@@ -27,7 +27,7 @@ std::vector<std::string> split_command(const std::string& command);
 // Quotes the word, so that a shell takes it as it is.
 std::string shell_quoted(const std::string& word);
 
-// ---- workers on them
+// ---- workers on hosts
 
 struct LaunchOptions {
   std::vector<Host> hosts;
@@ -50,15 +50,15 @@ void launch(const LaunchOptions& options);
 // Runs workers on this machine alone, in the current directory.
 void launch_here(int workers, const std::vector<std::string>& command);
 
-// This program's own path, by which hosts with the same files have it too.
+// This program's own path; hosts with the same files have it at the same path.
 std::string own_binary();
 
-// ---- files for them
+// ---- files for hosts
 
-// Copies the program and these files and directories, absolute and the same on all hosts, to hosts that lack them or
-// have others, and verifies the copies by SHA-256; creates the workers' directory if it is missing. Does nothing for
-// this host itself. The hosts need only a shell with mkdir, cat, mv, chmod, find and sha256sum. Fails if a host cannot
-// run the program even afterwards.
+// Copies the program and these files and directories, absolute and the same on all hosts, to hosts where they are
+// missing or different, and verifies the copies by SHA-256; creates the workers' directory if it is missing. Skips this
+// host. The hosts need only a shell with mkdir, cat, mv, chmod, find and sha256sum. Fails if a host cannot run the
+// program even afterwards.
 void push(const LaunchOptions& options, const std::vector<std::string>& paths);
 
 std::string sha256_file(const std::string& path);

@@ -92,7 +92,7 @@ RemoteResult run_on_host(const Host& host, const std::string& agent_command, con
   std::ifstream file(input.empty() ? "/dev/null" : input, std::ios::binary);
   require(file.good(), "{} cannot be read", input);
   RemoteResult result;
-  std::string piece;  // of the file: what is not written yet
+  std::string piece;  // part of the file that is not yet written
   while (child.out.open() || child.err.open()) {
     std::vector<pollfd> events{
         {child.in.get(), POLLOUT, 0}, {child.out.get(), POLLIN, 0}, {child.err.get(), POLLIN, 0}};
@@ -123,7 +123,7 @@ RemoteResult run_on_host(const Host& host, const std::string& agent_command, con
 class Push {
  public:
   Push(const LaunchOptions& options, std::vector<std::string> paths) : options_(options), binary_(options.binary) {
-    if (!dist::variable("TANDEM_PROGRAM").empty()) {  // a script, and the binary and libraries that it starts
+    if (!dist::variable("TANDEM_PROGRAM").empty()) {  // script that runs another binary with libraries
       const fs::path folder = fs::path(binary_).parent_path();
       const bool beside = fs::exists(binary_ + ".bin");
       paths.push_back(binary_);

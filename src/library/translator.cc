@@ -25,8 +25,8 @@ log::Redirect::Sink sink_of(const ModelOptions& options) {
   };
 }
 
-// What leaves the library is an Error, whatever it was inside: an object of the very class, since a derived one's type
-// is not exported.
+// Turns every exception that leaves the library into an Error. It must be of exactly this class, since derived types
+// are not exported.
 template <class Body>
 auto guarded(const log::Redirect::Sink& sink, const Body& body) {
   const log::Redirect redirect(sink);
@@ -35,7 +35,7 @@ auto guarded(const log::Redirect::Sink& sink, const Body& body) {
   } catch (const std::exception& error) {
     throw Error(error.what());
   } catch (...) {
-    throw Error("a callback threw what is not a std::exception");
+    throw Error("a callback threw something other than a std::exception");
   }
 }
 
@@ -71,7 +71,7 @@ struct Translator::State {
     return ids;
   }
 
-  // Every call comes in here: one at a time, on the model's GPU.
+  // Runs every call: one at a time, on the model's GPU.
   template <class Body>
   auto run(const Body& body) {
     const std::lock_guard lock(busy);

@@ -16,12 +16,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr uint64_t kSmallFile = uint64_t{1} << 28;  // more than any state, config or tokenizer has
+constexpr uint64_t kSmallFile = uint64_t{1} << 28;  // larger than any state, config or tokenizer
 
 struct NewFile {
   std::string name, role;
-  std::string text;                    // the content, or
-  std::vector<TensorToWrite> tensors;  // the tensors that are the content
+  std::string text;                    // the content, unless it is tensors
+  std::vector<TensorToWrite> tensors;  // the content, if it is tensors
 
   uint64_t bytes() const { return tensors.empty() ? text.size() : safetensors_size(tensors); }
 };
@@ -68,7 +68,7 @@ std::vector<NewFile> files_of(const Checkpoint& checkpoint, const ParameterLayou
   return files;
 }
 
-// Complete or absent.
+// Writes the directory completely or not at all.
 void write_directory(const fs::path& directory, bool replace, const char* kind, const std::vector<NewFile>& files) {
   NewDirectory result(directory, replace);
   Manifest manifest{kind, {}};
@@ -111,7 +111,7 @@ void write_checked(const fs::path& directory, bool replace, const char* kind, co
   }
 }
 
-// Every parameter must be there with its shape, and nothing else under the prefix.
+// Reads a flat buffer. Every parameter must be present with its shape, and nothing else may have the prefix.
 void read_flat(const SafetensorsReader& reader, const fs::path& path, const ParameterLayout& layout,
                const std::string& prefix, const View& flat) {
   require(flat.size() == layout.flat_size(), "a flat buffer of {} elements for a layout of {}", flat.size(),

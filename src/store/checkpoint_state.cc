@@ -1,4 +1,4 @@
-// state.json: what resume needs besides the tensors.
+// Reads and writes state.json, the state that resuming needs besides the tensors.
 #include <cmath>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-// Names and links of a run's checkpoints.
+// The names and links of a run's checkpoints.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -22,13 +22,13 @@ namespace {
 
 constexpr std::string_view kPrefix = "step-";
 
-// The step of a checkpoint directory's name, or -1 for another name.
+// The step in a checkpoint directory's name, or -1 for another name.
 int64_t step_of(const fs::path& directory) {
   const std::string name = directory.filename().string();
   return name.starts_with(kPrefix) ? parse_number<int64_t>(name.substr(kPrefix.size())).value_or(-1) : -1;
 }
 
-// The value of the metric when the checkpoint was validated at its own step.
+// The value of the metric, if the checkpoint was validated at its own step.
 std::optional<double> score_of(const fs::path& directory, Metric metric) {
   try {
     const CheckpointState state = load_checkpoint(directory, false).state;
@@ -42,7 +42,7 @@ std::optional<double> score_of(const fs::path& directory, Metric metric) {
   return std::nullopt;
 }
 
-// The first rename makes it no checkpoint any more, so that a kill in between leaves none that is half there.
+// Renames the directory first, so that a kill during the removal leaves no partial checkpoint.
 void remove_checkpoint(const fs::path& directory) {
   const fs::path aside = directory.parent_path() / fmt::format(".{}.deleted", directory.filename().string());
   std::error_code error;
@@ -57,7 +57,7 @@ void remove_checkpoint(const fs::path& directory) {
   }
 }
 
-// Empty when sound, else what is wrong.
+// The damage in one line; empty if the checkpoint is sound.
 std::string damage_of(const fs::path& directory) {
   try {
     verify_checkpoint(directory);
@@ -104,7 +104,7 @@ std::vector<fs::path> list_checkpoints(const fs::path& run) {
 }
 
 std::vector<fs::path> list_best_checkpoints(const fs::path& run, int64_t count, Metric metric) {
-  std::vector<std::tuple<double, int64_t, fs::path>> scored;  // the lower the better; then the older
+  std::vector<std::tuple<double, int64_t, fs::path>> scored;  // lower is better; of equals, the older
   for (const fs::path& directory : list_checkpoints(run)) {
     if (const auto score = score_of(directory, metric); score && !std::isnan(*score)) {
       scored.emplace_back(higher_is_better(metric) ? -*score : *score, step_of(directory), directory);
@@ -153,7 +153,7 @@ std::optional<fs::path> find_latest(const fs::path& run) {
   std::error_code none;
   if (!fs::exists(run / "latest", none) && (!candidates.empty() || fs::is_symlink(run / "latest", none))) {
     log::warning("{} is missing or leads nowhere; {}", (run / "latest").string(),
-                 candidates.empty() ? "no checkpoint is left, so the run begins anew" : "the newest checkpoint counts");
+                 candidates.empty() ? "no checkpoint is left, so the run starts over" : "using the newest checkpoint");
   }
   if (const fs::path latest = link_target(run, "latest"); !latest.empty()) {
     std::stable_partition(candidates.begin(), candidates.end(),
@@ -164,7 +164,7 @@ std::optional<fs::path> find_latest(const fs::path& run) {
     const std::string damage = damage_of(directory);
     if (damage.empty()) {
       if (!first_damage.empty()) {
-        log::warning("{}; going on with the older checkpoint {}", first_damage, directory.string());
+        log::warning("{}; using the older checkpoint {}", first_damage, directory.string());
       }
       return directory;
     }

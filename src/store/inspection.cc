@@ -100,7 +100,7 @@ Inspected inspect_directory(const fs::path& path, bool verify) {
 }
 
 std::string describe(const model::ModelConfig& m) {
-  return fmt::format("{}+{} layers, width {}, {} heads, feed-forward {}, vocabulary {} / {}, at most {} pieces",
+  return fmt::format("{}+{} layers, width {}, {} heads, feed-forward {}, vocabulary {} / {}, at most {} tokens",
                      m.encoder_layers, m.decoder_layers, m.width, m.heads, m.feed_forward, grouped(m.source_vocabulary),
                      grouped(m.target_vocabulary), m.max_length);
 }

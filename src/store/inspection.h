@@ -1,4 +1,4 @@
-// What a run, checkpoint, model or prepared directory holds, for `tandem inspect`.
+// The content of a run, checkpoint, model or prepared directory, for `tandem inspect`.
 #pragma once
 
 #include <filesystem>
@@ -15,25 +15,25 @@ namespace tandem::store {
 
 struct InspectedFile {
   ManifestFile file;
-  std::string holds;                // in words; empty where the file cannot be read
-  std::vector<TensorInfo> tensors;  // of a safetensors file
+  std::string holds;                // description of the content; empty if the file cannot be read
+  std::vector<TensorInfo> tensors;  // if it is a safetensors file
 };
 
-// A directory with a manifest.
+// The content of a directory with a manifest.
 struct Inspected {
   std::filesystem::path path;
   std::string kind;
   std::vector<InspectedFile> files;
-  uint64_t bytes = 0;                       // of all files and the manifest
-  uint64_t inference_bytes = 0;             // of what translating reads; 0 for prepared data
-  int64_t parameters = 0;                   // of the model
-  std::optional<CheckpointState> state;     // of a checkpoint or model
-  std::optional<model::ModelConfig> model;  //
-  std::vector<std::string> damage;          // one sentence each
+  uint64_t bytes = 0;                       // all files and the manifest
+  uint64_t inference_bytes = 0;             // bytes that translating reads; 0 for prepared data
+  int64_t parameters = 0;                   // the model's
+  std::optional<CheckpointState> state;     // if it is a checkpoint or model
+  std::optional<model::ModelConfig> model;  // likewise
+  std::vector<std::string> damage;          // one line each
 };
 
-// Fails only when there is no readable manifest; other faults are listed as damage. Without `verify` sizes and
-// checksums are not checked.
+// Fails only if there is no readable manifest; other faults are listed as damage. Without `verify`, sizes and checksums
+// are not checked.
 Inspected inspect_directory(const std::filesystem::path& path, bool verify);
 
 // Layers, width, heads, feed-forward, vocabularies in one line.

@@ -13,7 +13,7 @@ namespace {
 
 using Values = std::map<std::string, std::string>;
 
-// "model.KEY" -> the value's text. Training writes one `KEY = VALUE` a line under a line `[model]`.
+// Maps "model.KEY" to the value's text. Training writes one `KEY = VALUE` a line below a line `[model]`.
 Values model_table(const std::string& toml) {
   Values values;
   bool inside = false;
@@ -27,7 +27,7 @@ Values model_table(const std::string& toml) {
   return values;
 }
 
-// Sets each member to its value and takes it out of the table.
+// Sets each member to its value and removes it from the table.
 class StoredReader {
  public:
   StoredReader(Values& values, const std::string& name) : values_(values), name_(name) {}

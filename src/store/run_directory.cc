@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Only the directory itself: the lock must be the first thing in it, because it marks a run directory.
+// Creates only the directory itself: the lock must be the first file in it, because it marks a run directory.
 fs::path created(const fs::path& root) {
   require(!root.empty(), "no run directory was given: add run=DIRECTORY");
   std::error_code error;
@@ -45,7 +45,7 @@ fs::path RunDirectory::rank_log(int rank) const {
 }
 
 void RunDirectory::clear() {
-  // One rename takes all checkpoints away, so that a kill in between cannot leave some of them to resume from.
+  // One rename removes all checkpoints at once, so that after a kill there is none to resume from.
   std::error_code error;
   fs::rename(checkpoints(), cleared(), error);
   require(!error, "cannot rename {}: {}", checkpoints().string(), error.message());
@@ -67,7 +67,7 @@ void RunDirectory::abandon() {
     remove_tree(checkpoints());
     remove_tree(root_ / "lock");
     std::error_code none;
-    fs::remove(root_, none);  // unless something else is in it
+    fs::remove(root_, none);  // fails if something else is in it
   }
 }
 

@@ -27,7 +27,7 @@ struct Type {
   uint64_t bytes;
 };
 
-// In the order in which the reference writer puts tensors.
+// In the reference writer's order of tensors.
 constexpr std::array<Type, 15> kTypes = {{{"U64", 8},
                                           {"I64", 8},
                                           {"F64", 8},
@@ -108,7 +108,7 @@ std::string header_of(std::vector<TensorToWrite>& tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorToWrite& a, const TensorToWrite& b) {
     return std::make_tuple(type_of(a.dtype), a.name) < std::make_tuple(type_of(b.dtype), b.name);
   });
-  nlohmann::ordered_json header;  // keeps the order of writing
+  nlohmann::ordered_json header;  // keeps the order of insertion
   header["__metadata__"] = {{"format", "pt"}};
   uint64_t begin = 0;
   for (const TensorToWrite& tensor : tensors) {

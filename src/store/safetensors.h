@@ -23,17 +23,17 @@ struct TensorInfo {
   int64_t elements() const;
 };
 
-// Bytes of one element; 0 for a name that the format does not have.
+// Bytes of one element; 0 if the format has no such type.
 uint64_t safetensors_dtype_size(const std::string& dtype);
 
 class SafetensorsReader {
  public:
-  // Reads and checks the header; fails naming the file and the fault.
+  // Reads and checks the header; the error names the file and the fault.
   explicit SafetensorsReader(const std::filesystem::path& path);
 
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in the order of the data
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  const TensorInfo* find(const std::string& name) const;  // null when there is none
+  const TensorInfo* find(const std::string& name) const;  // null if there is none
 
   // Copies the tensor's bytes (end - begin of them).
   void read(const TensorInfo& tensor, void* out) const;

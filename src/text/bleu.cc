@@ -36,7 +36,7 @@ std::u32string preprocess(const std::string& line, metric::Tokenizer tokenizer, 
   return tokenizer(metric::rstrip(text));
 }
 
-// The length closest to the hypothesis; of two, the shorter.
+// The length closest to the hypothesis's; of two equally close ones, the shorter.
 int64_t closest_length(int64_t length, const std::vector<int64_t>& references) {
   return *std::min_element(references.begin(), references.end(), [length](int64_t a, int64_t b) {
     const int64_t to_a = std::abs(a - length), to_b = std::abs(b - length);

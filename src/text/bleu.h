@@ -15,11 +15,11 @@ struct BleuOptions {
   std::string smoothing = "exp";  // exp, floor, add-k, none
   double smooth_value = -1;       // for floor and add-k; negative: their defaults, 0.1 and 1
   int max_order = 4;
-  bool effective_order = false;  // leave out the orders that the translation is too short for; for single sentences
+  bool effective_order = false;  // leave out orders for which the translation is too short; for single sentences
 };
 
 struct BleuStats {
-  int64_t hypothesis_length = 0, reference_length = 0;  // tokens; the closest reference
+  int64_t hypothesis_length = 0, reference_length = 0;  // tokens; reference_length is the closest reference's
   std::vector<int64_t> matches, totals;                 // [order - 1]
 
   BleuStats& operator+=(const BleuStats& other);

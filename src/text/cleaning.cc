@@ -24,7 +24,7 @@ bool valid_utf8(std::string_view text) {
 
 void tidy(std::string& line) {
   size_t size = 0;
-  bool space = true;  // keeps a space from beginning the line
+  bool space = true;  // prevents a space at the beginning of the line
   for (size_t i = 0; i < line.size(); ++i) {
     const auto byte = static_cast<unsigned char>(line[i]);
     // U+0080 to U+009F are two bytes, C2 80 to C2 9F.

@@ -1,4 +1,4 @@
-// Which sentence pairs are fit for training.
+// Decides which sentence pairs are fit for training.
 #pragma once
 
 #include <array>
@@ -35,10 +35,10 @@ constexpr std::array<const char*, kDropReasons> kDropNames = {
 
 bool valid_utf8(std::string_view text);
 
-// Control characters (tabs too) become spaces, runs of spaces one space, spaces at the ends vanish. Other text stays.
+// Runs of spaces and control characters (tabs included) become one space, or none at the ends. Other text stays.
 void tidy(std::string& line);
 
-// The text before the first space, which `line` then no longer has; nor the space.
+// Removes and returns the text before the first space; that space is removed, too.
 std::string_view take_word(std::string_view& line);
 
 // Words between spaces of a tidy line.

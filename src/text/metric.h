@@ -1,4 +1,4 @@
-// What BLEU, chrF and TER have in common. Each metric M offers the same functions:
+// The functions that BLEU, chrF and TER share. Each metric M offers the same functions:
 //   statistics(hypotheses, references, MOptions)  one MStats a line, for sums over any set of lines
 //   score(MStats, MOptions)                       the score of one line's or of summed statistics
 //   signature(MOptions, number of references)     how the score was made, in sacreBLEU's form
@@ -61,9 +61,9 @@ auto corpus_score(Lines hypotheses, const References& references, const Options&
 
 // ---- the confidence interval of a corpus score
 
-// Where the score might lie for other sentences of the same kind. It comes from scoring random draws of the lines, with
-// replacement and as many as there are (Koehn, 2004), as sacreBLEU's --confidence does. It does not cover how scores
-// differ from one training run to another.
+// The range in which the score might lie for other sentences of the same kind, from the scores of random draws of the
+// lines, with replacement and as many as there are (Koehn, 2004), as sacreBLEU's --confidence does. It does not cover
+// the differences between one training run and another.
 
 constexpr uint32_t kResamplings = 1000;
 constexpr uint64_t kResamplingSeed = 12345;
@@ -71,7 +71,7 @@ constexpr uint64_t kResamplingSeed = 12345;
 // The interval from the scores of at least one draw; it always contains the score of the corpus itself.
 Interval interval_of(std::vector<double> scores, double corpus);
 
-// 95 % of the draws lie within. Texts of equally many lines get the same draws, so that two systems are compared on the
+// Contains 95 % of the draws. Texts with equally many lines get the same draws, so that two systems are compared on the
 // same sentences. The interval of a single line has no width.
 template <class Stats, class Options>
 Interval interval(const std::vector<Stats>& lines, const Options& options) {

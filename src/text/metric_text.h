@@ -1,5 +1,4 @@
-// Text as the sacreBLEU package sees it: code points, with Python's meaning of white space and of lower case; its words
-// and n-grams.
+// Text as the sacreBLEU package treats it: code points, Python's white space and lower case, words and n-grams.
 //
 // Unicode properties are ICU's (Unicode 15 in Debian 12); a code point assigned later counts as neither letter nor
 // punctuation.

@@ -18,7 +18,7 @@ size_t bytes_of_character(char first) {
 
 SubwordDropout::SubwordDropout(const Subwords& subwords, double rate, const std::string& name)
     : subwords_(subwords), rate_(rate) {
-  require(subwords.not_only_merges().empty(), "{} does not go with subword dropout, because {}", name,
+  require(subwords.not_only_merges().empty(), "{} cannot be used with subword dropout, because {}", name,
           subwords.not_only_merges());
   texts_.reserve(static_cast<size_t>(subwords.size()));  // pieces_ refers to them
   for (int32_t id = 0; id < subwords.size(); ++id) {
@@ -39,7 +39,7 @@ float SubwordDropout::score_of(const std::vector<Part>& parts, size_t left) cons
   return found == pieces_.end() ? kNone : found->second.score;
 }
 
-// Merges as SentencePiece does, but skips every pair that comes up with probability rate_ until a neighbour changes.
+// Merges as SentencePiece does, but skips each possible pair with probability rate_ until a neighbour changes.
 void SubwordDropout::merge(std::string_view text, PhiloxStream& random, std::vector<Part>& parts) const {
   for (size_t at = 0; at < text.size(); at += parts.back().text.size()) {
     parts.push_back({text.substr(at, bytes_of_character(text[at])), kNone});

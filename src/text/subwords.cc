@@ -30,7 +30,7 @@ void encode_whole(const Processor& processor, std::string_view text, std::vector
   ids.insert(ids.end(), pieces.begin(), pieces.end());
 }
 
-// A bounded map from words to their pieces. Thread-safe without locks: an entry never changes once it is in.
+// A bounded map from words to their pieces. Thread-safe without locks: entries never change.
 class WordCache {
  public:
   static constexpr size_t kLongestWord = 64;  // bytes; longer words are rare and are not kept
@@ -49,7 +49,7 @@ class WordCache {
     }
   }
 
-  // Appends the word's pieces; false when the word is not known.
+  // Appends the word's pieces; returns false if the word is unknown.
   bool find(std::string_view word, std::vector<int32_t>& ids) const {
     const size_t hash = std::hash<std::string_view>()(word);
     for (size_t probe = 0; probe < kProbes; ++probe) {
@@ -134,7 +134,7 @@ struct Subwords::State {
   std::string not_only_merges;
   mutable WordCache cache;
 
-  // The same pieces as encode_whole(), word by word.
+  // Gives the same pieces as encode_whole(), word by word.
   void encode_words(std::string_view line, std::vector<int32_t>& ids) const {
     while (!line.empty()) {
       const std::string_view word = take_word(line);
@@ -150,7 +150,7 @@ struct Subwords::State {
     }
   }
 
-  // Lines of random pieces, unknown characters and odd spaces, encoded both ways.
+  // Whether both ways of encoding agree on lines of random pieces, unknown characters and odd spaces.
   bool words_agree() const {
     static constexpr const char* kOdd[] = {
         " ",        "  ",       "\t",           "\xC2\xA0",         "\xE3\x80\x80", "\xE2\x80\x8B",

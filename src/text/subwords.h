@@ -43,13 +43,13 @@ class Subwords {
   Subwords& operator=(Subwords&&) noexcept;
   ~Subwords();
 
-  int32_t size() const;  // vocabulary
+  int32_t size() const;  // size of the vocabulary
   // Appends the pieces of one line, exactly those of SentencePiece.
   void encode(std::string_view line, std::vector<int32_t>& ids) const;
   // Text of the pieces; pad, eos and bos are left out, unk shows as a double question mark (U+2047).
   std::string decode(std::span<const int32_t> ids) const;
   std::string piece(int32_t id) const;
-  // The score of a piece that merges make, where higher scores merge first; none for special pieces and single bytes.
+  // Score of a piece made by merges; higher scores merge first. None for special pieces and single bytes.
   std::optional<float> merge_score(int32_t id) const;
   const std::string& bytes() const;  // the model file's content, for checkpoints
   // Whether lines are encoded word by word through a cache, which is proven to give the same pieces for this model.

@@ -1,4 +1,4 @@
-// Looks inside a SentencePiece model file, before it is used.
+// Examines a SentencePiece model file before it is used.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -34,8 +34,8 @@ uint64_t take_number(std::string_view& bytes, const std::string& name) {
   damaged(name);
 }
 
-// Calls visit(field, number, content) for protocol-buffer fields, one after the other: each is a number, or bytes.
-// Damaged bytes throw.
+// Calls visit(field, number, content) for each protocol-buffer field in order; a field is a number or bytes. Throws if
+// the bytes are damaged.
 template <class Visit>
 void for_each_field(std::string_view bytes, const std::string& name, const Visit& visit) {
   while (!bytes.empty()) {
@@ -68,7 +68,7 @@ class Rules {
     check(blob.size() >= sizeof trie_bytes);
     std::memcpy(&trie_bytes, blob.data(), sizeof trie_bytes);
     blob.remove_prefix(sizeof trie_bytes);
-    // Blocks of 256 units: then a unit's 256 possible children are in the table together or not at all.
+    // Blocks have 256 units, so that either all of a unit's 256 possible children are in the table or none.
     check(trie_bytes > 0 && trie_bytes % (256 * sizeof(uint32_t)) == 0 && trie_bytes < blob.size());
     units_.resize(trie_bytes / sizeof(uint32_t));
     std::memcpy(units_.data(), blob.data(), trie_bytes);
@@ -82,12 +82,12 @@ class Rules {
   bool replacement_has_space_mark() const { return text_.find(kSpaceMark) != std::string_view::npos; }
 
  private:
-  static constexpr int kMaxMatches = 32;  // SentencePiece's room for the matches of one lookup
+  static constexpr int kMaxMatches = 32;  // SentencePiece's limit for the matches of one lookup
   static constexpr int kMaxDepth = 256;   // bytes of a rule; also ends a cycle
 
   void check(bool good) const { require(good, "{} is damaged: its normalisation table is inconsistent", name_); }
 
-  // The largest number of values on one path from this unit down. Every unit is visited once (suffixes are shared).
+  // The largest number of values on a path from this unit downwards. Every unit is visited once (suffixes are shared).
   int values_below(uint32_t position, int depth) {
     if (below_[position] >= 0) {
       return below_[position];

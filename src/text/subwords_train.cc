@@ -30,7 +30,7 @@ class Lines : public sentencepiece::SentenceIterator {
   size_t next_ = 0;
 };
 
-// Whether the word has a character that was not seen before; all of them are seen afterwards.
+// Whether the word has a character that was not seen before; marks all of its characters as seen.
 bool has_new_character(std::string_view word, std::vector<bool>& seen) {
   bool found = false;
   for (size_t i = 0; i < word.size();) {

@@ -13,15 +13,15 @@
 
 namespace tandem::text {
 
-// How often each word occurs. Memory is bounded: when there are too many different words the rarest are forgotten.
+// The number of occurrences of each word. Memory is bounded: the rarest of too many different words are forgotten.
 class WordCounts {
  public:
   void add(std::string_view line);
   size_t size() const { return words_.size(); }  // different words
   int64_t total() const { return total_; }       // words seen
 
-  // The most frequent words, each with its count as "word<tab>count", in a fixed order; also every word that is needed
-  // to have all characters.
+  // The most frequent words as "word<tab>count", in a fixed order, plus all words that are needed to have every
+  // character.
   std::vector<std::string> most_frequent(size_t most) const;
 
  private:

@@ -128,7 +128,7 @@ class EditDistance {
   Row scratch_[2];
 };
 
-// A group of words that stands elsewhere in the reference.
+// A group of words that occurs at another place in the reference.
 struct Group {
   int64_t hypothesis, reference, length;
 };
@@ -151,7 +151,7 @@ void for_each_equal_group(const Words& words, std::span<const uint32_t> referenc
   }
 }
 
-// Moves the `length` words from `start` to before `target`; a target inside the group moves it on by that many words.
+// Moves the `length` words from `start` to before `target`; if that is inside the group, by target - start words.
 Words shifted(Words words, int64_t start, int64_t length, int64_t target) {
   const auto begin = words.begin();
   if (target < start) {

@@ -18,7 +18,7 @@ bool is_digit(char32_t c) { return c >= '0' && c <= '9'; }
 bool is_not_digit(char32_t c) { return !is_digit(c); }
 bool is_dash(char32_t c) { return c == '-'; }
 bool is_period_or_comma(char32_t c) { return c == '.' || c == ','; }
-// ASCII punctuation except ' , - . and, in addition, the space
+// ASCII punctuation except ' , - . and, in addition, the space.
 bool is_western_symbol(char32_t c) {
   return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
          (c >= ':' && c <= '@') || c == '/';
@@ -29,7 +29,7 @@ bool is_not_number(char32_t c) { return !is_in_category(c, U_GC_N_MASK); }
 bool is_punctuation(char32_t c) { return is_in_category(c, U_GC_P_MASK); }
 bool is_symbol(char32_t c) { return is_in_category(c, U_GC_S_MASK); }
 
-// A space on both sides of every character that `chosen` takes.
+// Adds a space on both sides of every character that `chosen` accepts.
 template <class Chosen>
 std::u32string pad(std::u32string_view line, Chosen chosen) {
   std::u32string result;
@@ -46,8 +46,8 @@ std::u32string pad(std::u32string_view line, Chosen chosen) {
 
 enum class Pad { first, second };
 
-// A space on both sides of the first or the second of two neighbours; pairs do not overlap, from left to right, as the
-// matches of a regular expression.
+// Adds a space on both sides of the first or the second of two neighbours; pairs are found from left to right and do
+// not overlap, like the matches of a regular expression.
 template <class First, class Second>
 std::u32string pad_pairs(std::u32string_view line, First first, Second second, Pad which) {
   std::u32string result;

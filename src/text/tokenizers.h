@@ -18,11 +18,11 @@ std::u32string tokenize_intl(std::u32string_view line);  // mteval-v14: Unicode 
 std::u32string tokenize_char(std::u32string_view line);  // every character
 std::u32string tokenize_none(std::u32string_view line);
 
-// By their names in BLEU's signature.
+// Names as in BLEU's signature.
 inline const std::vector<std::string> kBleuTokenizers = {"13a", "intl", "char", "none"};
 Tokenizer bleu_tokenizer(std::string_view name);
 
-// One space between tokens.
+// Returns tokens separated by one space.
 std::u32string tokenize_tercom(std::u32string_view line, const TerOptions& options);
 
 }  // namespace metric

@@ -91,12 +91,12 @@ void BatchLayout::write(std::span<std::byte> block, const data::HostBatch& batch
   require(block.size() >= bytes_, "a block of {} bytes for a batch of {}", block.size(), bytes_);
   std::memcpy(block.data(), &input, sizeof input);
   const auto write = [block](const Numbers& numbers, const std::vector<int32_t>& values, int32_t filler) {
-    require(count_of(values) <= numbers.count, "{} numbers for room of {}", values.size(), numbers.count);
+    require(count_of(values) <= numbers.count, "{} numbers; there is room for {}", values.size(), numbers.count);
     auto* to = reinterpret_cast<int32_t*>(block.data() + numbers.begin);
     std::fill(std::copy(values.begin(), values.end(), to), to + numbers.count, filler);
   };
   for (const auto& [numbers, side] : {std::pair(&source_, &batch.source), std::pair(&target_, &batch.target)}) {
-    require(side->longest <= numbers->longest, "a sentence of {} tokens where {} is the limit", side->longest,
+    require(side->longest <= numbers->longest, "a sentence of {} tokens; the limit is {}", side->longest,
             numbers->longest);
     write(numbers->tokens, side->tokens, text::kPad);
     write(numbers->position, side->position, 0);
@@ -193,7 +193,7 @@ void BatchWork::give(const data::HostBatch& batch, const data::TrainStep& step, 
   const Given given{layout.batch(block, memory_, batch), layout.step_ids(block, memory_, ids),
                     static_cast<StepInput*>(block)};
   Recordable* work = replays() ? &recordings_[{static_cast<int64_t>(number), ids.source, ids.target, kind}] : nullptr;
-  // The first time is not recorded: libraries choose algorithms, take memory and make connections when they are first
+  // Not recorded the first time: libraries choose algorithms, allocate memory and make connections when they are first
   // used.
   if (work == nullptr || !std::exchange(work->warm, true) || !recorded) {
     body(given);

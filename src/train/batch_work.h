@@ -1,8 +1,8 @@
-// Brings micro-batches to the backend, each as one block of memory, and gives it the work over them.
+// Sends micro-batches to the backend, each as one block of memory, and gives it the work over them.
 //
-// This is where devices that replay work differ from others, and the only place that asks for it. One that does gets
-// blocks of a few fixed capacities, and the work over each is recorded once and run again and again. Any other gets
-// blocks of the true size, and the work is done when give() returns.
+// Only this class asks whether the device replays work. If it does, blocks have a few fixed capacities, and the work
+// over each is recorded once and then replayed. Otherwise blocks have the true size, and the work is done when give()
+// returns.
 //
 // A block begins with a StepInput. It may have room for more than the micro-batch: tokens past the true count are pads
 // at position 0 that belong to no sentence and have no label; sentences past the true count are empty.
@@ -22,10 +22,10 @@
 
 namespace tandem::train {
 
-// What a step's ops read besides sentences.
+// A step's inputs for its ops, besides sentences.
 struct StepInput {
   backend::StepState state;
-  double pause = 0;  // not 0: this rank wants a pause after this step, to save or to stop
+  double pause = 0;  // not 0: this rank wants to pause after this step, to save or to stop
 };
 
 // The distinct tokens of a whole step on each side (TrainStep::source_ids, target_ids), i32 [1, n] in the backend's
@@ -34,7 +34,7 @@ struct StepIds {
   View source, target;
 };
 
-// How many distinct tokens a step's ids have room for on each side; 0 if there are no ids.
+// How many distinct tokens a step's ids have room for on each side; 0 if it has no ids.
 struct IdCounts {
   int64_t source = 0, target = 0;
 };
@@ -45,8 +45,8 @@ class BatchLayout {
   // Room for exactly this micro-batch of the step, or for one pad if it has no sentence.
   static BatchLayout exactly_for(const data::HostBatch& batch, const data::TrainStep& step);
 
-  // All of the capacity's numbers must be set; no sentence may be longer than `longest`. With `group` there is room for
-  // the step's ids, too.
+  // All of the capacity's numbers must be set; no sentence may be longer than `longest`. With `group` there is also
+  // room for the step's ids.
   BatchLayout(const data::MicroBatchCapacity& capacity, int64_t longest, const model::ModelConfig& model,
               bool group = false);
 
@@ -57,9 +57,9 @@ class BatchLayout {
   void write(std::span<std::byte> block, const data::HostBatch& batch, const data::TrainStep& step,
              const StepInput& input) const;
 
-  // The views of a block that lies in the backend's memory; of the parts of the batch's rows if it has any.
+  // Views of a block in the backend's memory. `host` gives the parts of the batch's rows, if it has any.
   model::Batch batch(void* block, Memory memory, const data::HostBatch& host = {}) const;
-  StepIds step_ids(void* block, Memory memory, const IdCounts& counts) const;  // the first ones
+  StepIds step_ids(void* block, Memory memory, const IdCounts& counts) const;  // the first `counts` ids
 
  private:
   struct Numbers {  // i32, from this byte on
@@ -82,7 +82,7 @@ class BatchLayout {
 
 bool has_fixed_capacities(const backend::Backend& backend);
 
-// For how many ids there must be memory before the first step; none if memory may be taken in any step.
+// Number of ids to allocate memory for before the first step; 0 if memory may be allocated in any step.
 IdCounts ids_in_advance(const backend::Backend& backend, const model::ModelConfig& model);
 
 class BatchWork {
@@ -94,22 +94,22 @@ class BatchWork {
   };
   using Body = std::function<void(const Given&)>;
 
-  // layouts: in rising order; for a device that replays. The backend must outlive this.
+  // layouts: ascending; used only if the device replays. The backend must outlive this object.
   BatchWork(backend::Backend& backend, const model::ModelConfig& model, std::vector<BatchLayout> layouts);
 
   bool replays() const { return !layouts_.empty(); }
 
-  // The body gives ops only. One that differs from another in its ops has another `kind`. If not `recorded`, the ops
-  // are given one by one, which gives the same bits.
+  // The body only gives ops to the backend. Bodies that give different ops need a different `kind`. If not `recorded`,
+  // the ops are given one by one, with the same bits.
   void give(const data::HostBatch& batch, const data::TrainStep& step, const StepInput& input, int kind, bool recorded,
             const Body& body);
 
-  int64_t rows_of(const data::HostBatch& batch) const;  // of both sides, pads counted
-  IdCounts ids_of(const data::TrainStep& step) const;   // pads counted
+  int64_t rows_of(const data::HostBatch& batch) const;  // both sides, including pads
+  IdCounts ids_of(const data::TrainStep& step) const;   // including pads
 
  private:
   struct Recordable {
-    bool warm = false;  // was run once
+    bool warm = false;  // was given once
     std::unique_ptr<backend::Recording> recording;
   };
   size_t smallest_layout(const data::HostBatch& batch) const;
@@ -120,7 +120,7 @@ class BatchWork {
   std::unique_ptr<backend::Feed> feed_;
   size_t feed_bytes_ = 0;
   Memory memory_;
-  std::map<std::array<int64_t, 4>, Recordable> recordings_;  // by layout, numbers of ids, and kind
+  std::map<std::array<int64_t, 4>, Recordable> recordings_;  // key: layout, numbers of ids, kind
 };
 
 }  // namespace tandem::train

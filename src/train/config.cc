@@ -102,7 +102,7 @@ struct RangeChecker {
   ConfigReport& report;
 };
 
-// Sentences separated by newlines; a sentence that begins with a key is put where that key was set.
+// Errors separated by newlines; one that begins with a key is reported at the place where that key was set.
 void add_problems(const std::string& sentences, const std::string& section, ConfigReport& report) {
   for (const std::string& sentence : split(sentences, '\n')) {
     const std::string word = sentence.substr(0, sentence.find(' '));
@@ -132,13 +132,13 @@ void check_combinations(const TrainConfig& c, ConfigReport& report) {
                     c.model.max_length));
 }
 
-// Impossible values and combinations of the whole config.
+// Reports impossible values and combinations in the whole config.
 void check_config(TrainConfig& config, ConfigReport& report) {
   RangeChecker checker{report};
   visit_config(config, checker);
   model::ModelConfig model = config.model;
   for (int64_t* vocabulary : {&model.source_vocabulary, &model.target_vocabulary}) {
-    *vocabulary = *vocabulary == 0 ? 32768 : *vocabulary;  // 0 is the data's, which is not known here
+    *vocabulary = *vocabulary == 0 ? 32768 : *vocabulary;  // 0 stands for the data's size, which is not known here
   }
   add_problems(problems(model), "model.", report);
   add_problems(problems(optim::with_defaults(config.schedule, config.model.width, config.stop.max_steps)), "schedule.",

@@ -1,7 +1,7 @@
-// What a training run is told to do: plain structs, read from TOML and key=value overrides and checked once at start.
+// The settings of a training run: plain structs, read from TOML and key=value overrides and checked once at start.
 //
-// Every member is a TOML key of the same name (docs/config.md); `model.preset` gives the model's numbers at once and
-// single keys then override it.
+// Every member is a TOML key of the same name (docs/config.md). `model.preset` sets all of the model's numbers; single
+// keys then override them.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct OptimizerConfig {
   float ema_decay = 0;          // exponential moving average of the weights; 0 = off
 };
 
-// Whichever comes first; 0 = no limit. At least one of the first three must be set.
+// The run ends at the first limit that is reached; 0 = no limit. At least one of the first three must be set.
 struct StopConfig {
   int64_t max_steps = 100000;
   double max_epochs = 0;
@@ -39,9 +39,9 @@ struct ValidationConfig {
   double every_minutes = 0;    // 0 = off
   int beam = 4;
   double alpha = 0.6;          // length penalty
-  int64_t max_sentences = 0;   // of the validation set; 0 = all
+  int64_t max_sentences = 0;   // sentences to validate on; 0 = all
   int64_t samples = 5;         // translations shown
-  int64_t train_sample = 500;  // training pairs scored in evaluation mode
+  int64_t train_sample = 500;  // training pairs whose loss is measured without dropout
   bool decode = true;          // false: no BLEU, chrF or samples
 };
 
@@ -49,7 +49,7 @@ struct CheckpointConfig {
   int64_t every_steps = 2000;  // 0 = only at validations and the end
   double every_minutes = 15;   // 0 = off
   int64_t keep_last = 5;       // at least 1
-  int64_t keep_best = 1;       // 0 = none; counts only checkpoints that were validated
+  int64_t keep_best = 1;       // 0 = none; only validated checkpoints count
 };
 
 struct LogConfig {
@@ -57,24 +57,24 @@ struct LogConfig {
   double probe_seconds = 5;  // between two samples of GPU, network, CPU, memory and disk; 0 = none
 };
 
-// A step whose loss or gradient is not finite is skipped; `max_skips` in a row roll back to the last good checkpoint
-// with the learning rate times `lr_factor`; after `max_rollbacks` the run stops.
+// A step whose loss or gradient is not finite is skipped. After `max_skips` in a row the run goes back to the last good
+// checkpoint, with the learning rate times `lr_factor`; after `max_rollbacks` it stops.
 struct NonfiniteConfig {
   int64_t max_skips = 10;
   double lr_factor = 0.5;
   int64_t max_rollbacks = 3;
 };
 
-// How several ranks work together.
+// How ranks work together.
 struct DistConfig {
-  // Of gradients between ranks: f32; bf16 for half the bytes; f64, on CPUs, for sums that no number of ranks changes.
+  // Type in which gradients are sent. bf16 halves the bytes; with f64 (CPUs only) sums do not depend on the ranks.
   enum class Wire : uint8_t { automatic, f64, f32, bf16 };
   Wire wire = Wire::automatic;   // f64 for f32 on CPUs, else f32
-  bool shard_optimizer = false;  // each rank keeps and updates its part of the optimizer's state
-  double bucket_mb = 4;          // gradients are sent in pieces of about this size while the backward pass goes on
+  bool shard_optimizer = false;  // each rank keeps and updates a part of the optimizer's state
+  double bucket_mb = 4;          // size of the pieces in which gradients are sent during the backward pass
   enum class Engine : uint8_t { automatic, nccl, gloo };
   Engine engine = Engine::automatic;  // between GPUs
-  bool hierarchical = true;           // with several ranks on a host: add up inside the hosts, then between them
+  bool hierarchical = true;           // if hosts have several ranks: add up inside each host, then between hosts
   bool share_device = false;          // ranks of one host may share a GPU
 };
 
@@ -86,9 +86,9 @@ struct TrainConfig {
   std::string device = "auto";  // auto, cpu, cuda or cuda:N
   int threads = 0;              // 0 = all cores that this process may use
   Precision precision = Precision::automatic;
-  std::string algorithms;  // a table made by `tandem tune`; empty = the libraries' own choice
+  std::string algorithms;  // table made by `tandem tune`; empty = the libraries' own choice
   float label_smoothing = 0.1F;
-  int64_t micro_batch = 0;  // batch.micro_batch: tokens a side of one micro-batch; 0 = "fit": as many as memory holds
+  int64_t micro_batch = 0;  // batch.micro_batch: tokens of each side in a micro-batch; 0 = "fit": as many as fit
 
   model::ModelConfig model;  // vocabularies: 0 = the prepared data's
   data::BatchConfig batch;   // seed and max_length are copied from `seed` and `model.max_length`
@@ -103,23 +103,23 @@ struct TrainConfig {
 };
 
 // Reads `path`, then the overrides ("batch.tokens=8000"; bare words are strings, so data=data/en-de needs no quotes).
-// Fails with all errors at once, one a line, each with file:line or the override it comes from; an unknown key gets
-// the nearest known one as a suggestion. Data must be given, but neither they nor the run directory are looked at.
+// Fails with all errors at once, one a line, each with its file:line or override; for an unknown key it suggests the
+// nearest known one. `data` must be set, but neither the data nor the run directory is read.
 TrainConfig load_config(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
 
-// The same from text, for checkpoints, which may name no data; `name` stands for the file in error messages.
+// The same from text, for checkpoints; `data` may be missing. `name` stands for the file in error messages.
 TrainConfig parse_config(const std::string& toml, const std::string& name,
                          const std::vector<std::string>& overrides = {});
 
-// Fills in what the data decides (vocabularies) and what follows from other settings (batch seed and length, schedule),
-// then fails with everything that is impossible.
+// Fills in what follows from the data (vocabularies) and from other settings (batch seed and length, schedule), then
+// fails with a list of everything impossible.
 void complete_config(TrainConfig& config, const data::Prepared& data);
 
-// Every key with its effective value; parse_config gives back an equal config.
+// Every key with its effective value; parse_config() of it gives an equal config.
 std::string to_toml(const TrainConfig& config);
 
-// What resume finds changed, as "key: old -> new". `refused` would make the saved state meaningless (model shape,
-// vocabularies, seed); `allowed` is taken over from the new config. Data is compared by fingerprint, not here.
+// The settings that changed before a resume, as "key: old -> new". A `refused` change would make the saved state
+// useless (model shape, vocabularies, seed); `allowed` ones take effect. Data is compared elsewhere, by fingerprint.
 struct ConfigChanges {
   std::vector<std::string> refused;
   std::vector<std::string> allowed;

@@ -1,4 +1,4 @@
-// Every key of a training config, once: reading, writing and comparing all walk this list.
+// The one list of a training config's keys; reading, writing and comparing all walk it.
 #pragma once
 
 #include <map>
@@ -8,8 +8,8 @@
 
 namespace tandem::train {
 
-// Visits as visit_model does, and calls visit.number_or(key, member, word) for a number for which the word stands for
-// 0. Ranges of the schedule are checked by its own problems().
+// Visits as visit_model() does. A number for which a word stands for 0 is visited by visit.number_or(key, member,
+// word). Ranges of the schedule are checked by its own problems().
 template <class Visit>
 void visit_config(TrainConfig& c, Visit& visit) {
   visit("data", c.data, model::Range{});
@@ -79,7 +79,7 @@ void visit_config(TrainConfig& c, Visit& visit) {
   visit("dist.share_device", c.dist.share_device, model::Range{});
 }
 
-// Where each key that was set comes from ("base.toml:12"), and every error met so far, in order.
+// Where each key was set ("base.toml:12"), and every error so far, in order.
 struct ConfigReport {
   std::string file;
   std::map<std::string, std::string> places;
@@ -91,7 +91,7 @@ struct ConfigReport {
   }
 };
 
-// Each lays one layer over what is there already: a file, or the overrides of a command line.
+// Each function overrides the config with one layer: a file, or the overrides of a command line.
 void read_toml(const std::string& toml, TrainConfig& config, ConfigReport& report);
 void read_overrides(const std::vector<std::string>& overrides, TrainConfig& config, ConfigReport& report);
 

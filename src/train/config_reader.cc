@@ -16,7 +16,7 @@ namespace {
 
 std::string_view last_part(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 
-// The known key that the writer most likely meant: a near spelling, or the right name in the wrong section.
+// The known key that the user most likely meant: a similar spelling, or the right name in the wrong section.
 std::string nearest(const std::string& key, const std::vector<std::string>& known) {
   std::string best;
   size_t best_distance = std::max<size_t>(2, key.size() / 3) + 1;
@@ -34,7 +34,7 @@ std::string nearest(const std::string& key, const std::vector<std::string>& know
 // Reads the members that one TOML table sets.
 class Reader {
  public:
-  // raw_text: for overrides, each key's text as typed; a string member takes it even where it looks like a number.
+  // raw_text: for overrides, each key's text as typed; a string member takes it even if it looks like a number.
   Reader(const toml::table& table, std::map<std::string, std::string> raw_text, ConfigReport& report)
       : table_(table), raw_(std::move(raw_text)), report_(report) {}
 
@@ -45,7 +45,7 @@ class Reader {
       if (!value) {
         return wrong_type(key, *node, kTypeName<T>);
       }
-      if constexpr (std::is_same_v<T, std::string>) {  // or the config could not be written and read again
+      if constexpr (std::is_same_v<T, std::string>) {  // otherwise the config could not be written and read again
         if (!text::valid_utf8(*value)) {
           report_.errors.push_back(fmt::format("{}: {} must be UTF-8 text", report_.place_of(key), key));
         }
@@ -209,7 +209,7 @@ void read_table(const toml::table& table, std::map<std::string, std::string> raw
   reader.report_unknown_keys();
 }
 
-// "text" in TOML's syntax, or, when it has none, as a string.
+// Inserts the text as a TOML value or, if it is not one, as a string.
 void insert_override(toml::table& table, const std::string& key, const std::string& text) {
   toml::table* section = &table;
   std::string name = key;

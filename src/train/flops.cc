@@ -12,7 +12,7 @@ namespace {
 
 bool is_gpu(const backend::Backend& backend) { return backend.stream().handle != nullptr; }
 
-// Random numbers in [-0.5, 0.5), in the backend's memory: to is f32 and contiguous.
+// Fills `to` (contiguous f32 in the backend's memory) with random numbers in [-0.5, 0.5).
 void fill_random(backend::Backend& backend, const View& to, uint32_t seed) {
   PhiloxStream random(seed, 0);
   std::vector<float> numbers(static_cast<size_t>(to.size()));
@@ -23,8 +23,8 @@ void fill_random(backend::Backend& backend, const View& to, uint32_t seed) {
   backend.wait();
 }
 
-// Rows and columns of the matrices to measure with: large, but no more than half of the free memory. element_bytes: of
-// all of them together.
+// Side of the square matrices to measure with: large, but within half of the free memory. element_bytes: bytes per
+// element, summed over all of them.
 int64_t measured_size(const backend::Backend& backend, int64_t element_bytes) {
   int64_t n = is_gpu(backend) ? 8192 : 1024;
   while (n > 1024 && static_cast<size_t>(element_bytes * n * n) > backend.memory_sizes().free / 2) {
@@ -33,7 +33,7 @@ int64_t measured_size(const backend::Backend& backend, int64_t element_bytes) {
   return n;
 }
 
-// Of one call of `op`, after a first one that does not count.
+// Seconds per call of `op`, after a first call that does not count.
 template <class Op>
 double seconds_of(backend::Backend& backend, int repeats, const Op& op) {
   op();
@@ -75,7 +75,7 @@ double step_flops(const model::ModelConfig& model, const data::TrainStep& step) 
 }
 
 double measure_product_rate(backend::Backend& backend, DType compute, int repeats) {
-  const int64_t n = measured_size(backend, 12);  // as it grows, the arena holds three matrices of f32
+  const int64_t n = measured_size(backend, 12);  // while it grows, the arena holds three f32 matrices
   Arena arena([&backend](size_t bytes) { return backend.allocate(bytes); });
   const View wide = arena.take(DType::f32, n, n);
   const View a = arena.take(compute, n, n), b = arena.take(compute, n, n), c = arena.take(compute, n, n);

@@ -10,7 +10,7 @@ namespace tandem::train {
 
 namespace {
 
-// One rank alone.
+// The update of a rank that trains alone.
 class OwnUpdate final : public GradientUpdate {
  public:
   OwnUpdate(backend::Backend& backend, ModelState& weights)
@@ -30,12 +30,12 @@ class OwnUpdate final : public GradientUpdate {
  private:
   backend::Backend& backend_;
   ModelState& weights_;
-  Buffer squares_;  // f64: the sum of the gradient's
+  Buffer squares_;  // f64: the gradient's sum of squares
 };
 
 // ---- several ranks
 
-// The ranges that a backward pass declares complete, in its order: found out by a pass that computes nothing.
+// The ranges that a backward pass declares complete, in its order, from a pass that computes nothing.
 std::vector<dist::Bucket> complete_ranges(const backend::Backend& backend, const model::ModelConfig& config,
                                           DType compute) {
   std::vector<dist::Bucket> ranges;
@@ -57,16 +57,16 @@ dist::BucketPlan plan_for(const backend::Backend& backend, const model::Transfor
                             static_cast<int64_t>(config.bucket_mb * (1 << 20)) / static_cast<int64_t>(sizeof(float)));
 }
 
-// The gradients of several ranks are added up while the backward pass goes on, and the update that follows is the same
-// on all of them, bit for bit.
+// Adds up the gradients of several ranks while the backward pass continues; the update that follows has the same bits
+// on all of them.
 //
-// With f64 on the wire, sums over the parts of a step (data/batcher.h) are made in f64, which does not round them, and
-// rounded to f32 once. So the update is the same, bit for bit, for any number of ranks that take whole parts, and for
-// one rank, which makes its sums here as well.
+// If gradients are sent as f64, the sums over the parts of a step (data/batcher.h) are made in f64, which is exact, and
+// rounded to f32 once. So the update has the same bits for any number of ranks that take whole parts, and for one rank,
+// which makes its sums here as well.
 //
 // With a sharded optimizer every rank keeps the optimizer's state for a part of the model, updates that part of the
-// masters, and gets the rest from the others. Sums, norm and update are made of the same pieces in the same order
-// either way, so the weights are the same bits.
+// masters, and gets the rest from the others. Sums, norm and update use the same pieces in the same order either way,
+// so the weights have the same bits.
 class SummedUpdate final : public GradientUpdate {
  public:
   SummedUpdate(backend::Backend& backend, const model::Transformer& model, ModelState& weights,
@@ -158,7 +158,7 @@ class SummedUpdate final : public GradientUpdate {
                       : total;
   }
 
-  // ---- whole buffers from what the ranks keep
+  // ---- gathers whole buffers from the ranks' shards
 
   void complete(const View& flat) override {
     if (!sharded_ || flat.empty()) {
@@ -166,7 +166,7 @@ class SummedUpdate final : public GradientUpdate {
     }
     const View padded = weights_.padded(flat);
     std::vector<dist::Handle> handles;
-    if (whole_parameters_) {  // each rank's parameters are neighbours
+    if (whole_parameters_) {  // each rank's parameters are contiguous
       for (int rank = 0; rank < communicator_.size(); ++rank) {
         if (const dist::ShardPieces& pieces = shards_[static_cast<size_t>(rank)]; !pieces.empty()) {
           const int64_t begin = pieces.front().begin, end = pieces.back().begin + pieces.back().count;
@@ -187,7 +187,7 @@ class SummedUpdate final : public GradientUpdate {
     if (!sharded_) {
       return {};
     }
-    std::vector<double> numbers(static_cast<size_t>(host.size()));  // of each rank's shard
+    std::vector<double> numbers(static_cast<size_t>(host.size()));  // each rank's shard number
     numbers[static_cast<size_t>(host.rank())] = static_cast<double>(own_number());
     host.all_reduce(host_view(numbers.data(), 1, host.size()));
     std::vector<dist::ShardPieces> by_rank;
@@ -199,9 +199,9 @@ class SummedUpdate final : public GradientUpdate {
 
  private:
   bool wide() const { return wire_ == DType::f64; }
-  // Each rank gets the sums of its own shard only.
+  // Whether each rank gets only the sums of its own shard.
   bool scatters() const { return sharded_ && !whole_parameters_; }
-  size_t own_number() const {  // of this rank's shard
+  size_t own_number() const {  // number of this rank's shard
     return static_cast<size_t>(whole_parameters_ ? communicator_.rank() : communicator_.shard_number());
   }
   std::vector<dist::Bucket> parameter_ranges() const {
@@ -226,7 +226,7 @@ class SummedUpdate final : public GradientUpdate {
   View row_values(Side side) const {
     return wide() ? rows(side).values.view(DType::f64, rows(side).count, model_.config().width) : row_sums(side);
   }
-  // Of the target's and the source's rows.
+  // Elements of the target's and the source's rows, if memory must be allocated before the first step.
   std::vector<int64_t> elements_in_advance() const {
     const IdCounts ids = ids_in_advance(backend_, model_.config());
     return {ids.target * model_.config().width, ids.source * model_.config().width};
@@ -244,7 +244,7 @@ class SummedUpdate final : public GradientUpdate {
 
   // ---- after the backward pass
 
-  // Afterwards the sums over all ranks are there.
+  // Waits until the sums over all ranks are complete.
   void join(StepSums* step_sums) {
     static_assert(sizeof(StepSums) % sizeof(double) == 0);
     dist::Handle sums_there = communicator_.start_all_reduce(
@@ -262,7 +262,7 @@ class SummedUpdate final : public GradientUpdate {
     backend_.run(backend::op::AddRows{.table = table(Side::source), .ids = ids.source, .rows = row_sums(Side::source)});
   }
 
-  // f64 [1, ranks * buckets]: by shard, then by bucket.
+  // f64 [1, ranks * buckets], ordered by shard, then by bucket.
   View sum_squares() {
     const std::vector<dist::ShardPieces> shards = dist::equal_shards(reducer_.plan().all(), communicator_.size());
     const auto buckets = static_cast<int64_t>(shards[0].size());
@@ -289,11 +289,11 @@ class SummedUpdate final : public GradientUpdate {
   dist::Communicator& communicator_;
   const DType wire_;
   const bool sharded_, whole_parameters_;
-  Buffer wide_values_;  // f64 [padded], with f64 on the wire
+  Buffer wide_values_;  // f64 [padded], if gradients are sent as f64
   dist::Reducer reducer_;
   std::vector<dist::ShardPieces> shards_;  // by shard number; empty if the optimizer is not sharded
   dist::ShardPieces own_;
-  Buffer squares_;  // f64 [ranks, buckets]: of each shard of each bucket
+  Buffer squares_;  // f64 [ranks, buckets]: sum of squares of each shard of each bucket
   std::array<Rows, 2> rows_;
 };
 

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What all ranks must have in common: all settings but those that each host has of its own.
+// The settings that must agree on all ranks: all but those that belong to each host.
 std::string shared_settings(TrainConfig config) {
   config.data = config.run = config.device = config.algorithms = "";
   config.threads = 0;
@@ -31,8 +31,8 @@ std::string random_name() {
   return fmt::format(".group-{:08x}{:08x}", random(), random());
 }
 
-// "<step> <hash>" of a run's latest checkpoint; empty if there is none, or a damaged one: resuming finds the newest
-// that is sound.
+// "<step> <hash>" of a run's latest checkpoint; empty if there is none, or if it is damaged: then resuming finds the
+// newest sound one.
 std::string checkpoint_identity(const fs::path& run) {
   std::error_code none;
   const fs::path latest = run / "latest";
@@ -87,7 +87,7 @@ GroupRun::GroupRun(TrainConfig& config, const data::Prepared& data, bool start_o
   if (world.rank == 0) {
     directory_.emplace(config.run);
   }
-  // A launcher that restarts its workers wants what they have done since, not to start over once more.
+  // If a launcher restarts its workers, they resume their own checkpoints instead of starting over again.
   const std::string launch = dist::variable("TANDEM_LAUNCH");
   const fs::path launched = fs::path(config.run) / store::RunDirectory::kLaunchFile;
   start_over = start_over && (launch.empty() || read_small_file(launched) != launch);
@@ -113,7 +113,7 @@ void GroupRun::clear() {
   barrier();
 }
 
-// The lowest node that has this disk: the first rank of each leaves a file there, and all look for them.
+// The lowest node that shares this disk. The first rank of each node leaves a file there, and all look for these files.
 int GroupRun::first_node_on_disk(const fs::path& run) {
   const std::string name = broadcast(first() ? random_name() : "");
   const auto mark = [&](int node) { return run / fmt::format("{}-{}", name, node); };
@@ -144,7 +144,7 @@ double GroupRun::broadcast(double value, int root) {
 
 namespace {
 
-// Every host has the same number of ranks, and more than one.
+// Whether every host has the same number of ranks, more than one.
 bool has_levels(const dist::ProcessGroup& group) {
   std::vector<int> ranks(static_cast<size_t>(group.nodes()));
   for (const dist::RankInfo& member : group.ranks()) {
@@ -173,7 +173,7 @@ void require_same_kind(dist::ProcessGroup& group, bool gpu) {
   }
 }
 
-// What keeps any rank from NCCL; empty where all can use it.
+// The first reason why a rank cannot use NCCL; empty if all can.
 std::string first_problem(dist::ProcessGroup& group, const std::string& own) {
   const std::vector<std::string> problems = group.gather(own);
   for (int rank = 0; rank < group.size(); ++rank) {
@@ -184,13 +184,13 @@ std::string first_problem(dist::ProcessGroup& group, const std::string& own) {
   return "";
 }
 
-// What a user would otherwise have to set; what is set already stays.
+// Sets what a user would otherwise have to set; variables that are already set stay.
 void set_up_nccl(const dist::ProcessGroup& group, const DistConfig& config) {
   const dist::RankInfo& own = group.ranks()[static_cast<size_t>(group.rank())];
   if (!own.interface.empty()) {
-    setenv("NCCL_SOCKET_IFNAME", ("=" + own.interface).c_str(), 0);  // the one by which the ranks reach each other
+    setenv("NCCL_SOCKET_IFNAME", ("=" + own.interface).c_str(), 0);  // the interface between the ranks
   }
-  if (config.share_device) {  // NCCL refuses two ranks on one GPU of one host
+  if (config.share_device) {  // otherwise NCCL refuses two ranks on one GPU of one host
     setenv("NCCL_HOSTID", fmt::format("{}-{}", own.host, own.rank).c_str(), 0);
   }
 }

@@ -1,5 +1,5 @@
-// A training run as one of its ranks sees it: the other ranks, which of them share a disk, what they must agree on, and
-// which engine carries their gradients.
+// A training run as seen by one of its ranks: the other ranks, which of them share a disk, what they must agree on, and
+// the engine that adds up their gradients.
 #pragma once
 
 #include <memory>
@@ -17,38 +17,38 @@ namespace tandem::train {
 
 class GroupRun {
  public:
-  // Opens the run directory and meets the other ranks that the environment names. Where the process group has several
-  // ranks on this host, config's device and threads become this rank's own.
+  // Opens the run directory and meets the other ranks that the environment names. If several ranks are on this host,
+  // config's device and threads become this rank's own.
   GroupRun(TrainConfig& config, const data::Prepared& data, bool start_over);
 
   dist::ProcessGroup& group() { return *group_; }
   int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
-  bool first() const { return rank() == 0; }  // of all: it speaks to the user
-  std::string interface() const {             // that the ranks talk over; empty where there is one rank
+  bool first() const { return rank() == 0; }  // the rank that writes to the user
+  std::string interface() const {             // network interface between the ranks; empty if there is one rank
     return size() == 1 ? "" : group_->ranks()[static_cast<size_t>(rank())].interface;
   }
   store::RunDirectory& directory() { return *directory_; }
   const store::RunDirectory& directory() const { return *directory_; }
-  // The settings as all ranks have them, without what is this rank's own: what checkpoints hold.
+  // The settings that all ranks share, without this rank's own device and threads; checkpoints store them.
   const std::string& settings() const { return settings_; }
-  // Whether this rank writes checkpoints: the first of all, and the first of each host that has a disk of its own, so
-  // that losing a host loses nothing.
+  // Whether this rank writes checkpoints: rank 0, and the first rank of each host with a disk of its own, so that
+  // losing a host loses nothing.
   bool keeps_checkpoints() const { return keeps_checkpoints_; }
 
-  // What rank `root` holds, on all ranks.
+  // Sends the value of rank `root` to all ranks.
   double broadcast(double value, int root = 0);
   std::string broadcast(const std::string& text, int root = 0) { return group_->broadcast(text, root); }
   double largest(double value) { return dist::largest(group_->communicator(), value); }
-  // Every rank's text, in the order of the ranks.
+  // Every rank's text, by rank.
   std::vector<std::string> gather(const std::string& text) { return group_->gather(text); }
   void barrier() { group_->communicator().barrier(); }
 
-  // Asked to forget what a former run left; it is there until clear(), which all ranks call.
+  // Whether the run starts over. What a former run left stays until clear(), which all ranks call.
   bool starts_over() const { return starts_over_; }
   void clear();
 
-  // The end: nobody takes this rank's silence for a death any more.
+  // Ends the process group in order; from then on this rank's silence is not taken for its death.
   void leave() { group_->leave(); }
 
  private:
@@ -61,17 +61,17 @@ class GroupRun {
   bool keeps_checkpoints_ = true;
 };
 
-// Ranks of one host share its GPUs, or its cores: config's device and threads become this rank's own.
+// Ranks of one host share its GPUs or its cores: sets config's device and threads to this rank's own.
 void take_own_part(TrainConfig& config, const dist::World& world);
 
-// How many workers this machine gets if a user starts one process: as many as it has usable GPUs, if the config leaves
-// the choice of the device; else one.
+// Number of workers on this machine if a user starts one process: one per usable GPU if the config leaves the device
+// open, else one.
 int workers_of_machine(const TrainConfig& config);
 
-// What this rank must agree on with the others before they work together.
+// The properties on which this rank and the others must agree before they work together.
 dist::Identity group_identity(const TrainConfig& config, const data::Prepared& data, const std::string& checkpoint);
 
-// For gradients, where the backend's memory is. Null where the process group's own communicator does that.
+// Communicator for gradients in the backend's memory. Null if the process group's own communicator does that.
 std::unique_ptr<dist::Communicator> make_gradient_communicator(dist::ProcessGroup& group, backend::Backend& backend,
                                                                const DistConfig& config);
 

@@ -6,7 +6,7 @@ namespace tandem::train {
 
 namespace {
 
-// What each rank keeps of a slot that is other numbers on every rank.
+// Shards of a slot in which every rank has `each` numbers of its own.
 std::vector<dist::ShardPieces> one_after_the_other(int64_t each, int ranks) {
   std::vector<dist::ShardPieces> shards;
   for (int rank = 0; rank < ranks; ++rank) {

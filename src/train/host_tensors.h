@@ -1,4 +1,4 @@
-// What a checkpoint holds, in host memory: read from where the run computes, or to be written there.
+// The content of a checkpoint in host memory, for saving a run or for resuming it.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace tandem::train {
 
-// A contiguous f32 view for use in host memory: the view itself if it lies there, else a copy of it. To write it, say
-// so with commit().
+// A contiguous f32 view in host memory: the view itself if it lies there, else a copy. What is written to it takes
+// effect with commit().
 class HostCopy {
  public:
-  enum Purpose : uint8_t { read, write };  // to write: what it holds at first means nothing
+  enum Purpose : uint8_t { read, write };  // for `write`, the initial content is undefined
 
   // An empty view stays empty.
   HostCopy(backend::Backend& backend, const View& view, Purpose purpose) : backend_(&backend), target_(view) {
@@ -28,7 +28,7 @@ class HostCopy {
 
   View view() const { return copy_.empty() ? target_ : host_view(copy_.data(), target_.rows, target_.cols); }
 
-  // Brings what was written to where the view lies.
+  // Copies what was written back to the original view.
   void commit() {
     if (!copy_.empty()) {
       backend_->upload(target_, copy_.data());
@@ -42,24 +42,24 @@ class HostCopy {
   std::vector<float> copy_;
 };
 
-// All of a checkpoint. With a sharded optimizer its whole state is gathered from all ranks, so every rank must make one
-// to read.
+// All tensors of a checkpoint. If the optimizer is sharded, its whole state is gathered from all ranks, so every rank
+// must make one for reading.
 class HostTensors {
  public:
-  // host: all ranks, for host memory.
+  // host: communicator of all ranks, for host memory.
   HostTensors(backend::Backend& backend, const ModelState& weights, const optim::Optimizer& optimizer,
               const GradientUpdate& update, dist::Communicator& host, HostCopy::Purpose purpose);
 
   store::CheckpointTensors views() const;
-  // After writing: brings this rank's part to where the run computes.
+  // After writing: copies this rank's part back to the backend's memory.
   void commit();
 
  private:
   struct HostSlot {
     optim::Slot slot;
-    HostCopy own;                           // what this rank keeps
-    std::vector<dist::ShardPieces> shards;  // what each rank keeps of the whole; empty: all of it
-    std::vector<float> whole;               // if there are shards
+    HostCopy own;                           // the part that this rank keeps
+    std::vector<dist::ShardPieces> shards;  // the part that each rank keeps; empty: all of it
+    std::vector<float> whole;               // the whole slot, if it is sharded
 
     View view(int64_t flat) const;
   };

@@ -26,7 +26,7 @@ std::unique_ptr<Learner::State> Learner::make_state(backend::Backend& backend, c
     const State planned(planning, config, gradients, whole_parameters);
     fail(
         "the model does not fit: its {} parameters take {} with gradients and the optimizer's state, and {} are free; "
-        "choose a smaller model (nvidia-smi shows who else has memory)",
+        "choose a smaller model (nvidia-smi shows what else uses memory)",
         grouped(planned.model.parameters().count()), human_bytes(static_cast<double>(planning.allocated())),
         human_bytes(free));
   }
@@ -93,7 +93,7 @@ StepInput Learner::input_of(const data::TrainStep& step, int64_t number, double 
 
 void Learner::give(const data::TrainStep& step, StepInput input, bool recorded) {
   static const std::vector<data::HostBatch> nothing{
-      data::pack({}, {})};  // if this rank has no sentence: its part of sums is zero
+      data::pack({}, {})};  // a rank without a sentence adds zeros to the sums
   const std::vector<data::HostBatch>& batches = step.micro_batches.empty() ? nothing : step.micro_batches;
   for (const data::HostBatch& batch : batches) {
     const bool first = &batch == &batches.front(), last = &batch == &batches.back();

@@ -1,8 +1,8 @@
-// All that learns, put together in one place: model, weights, optimizer, update over the ranks, memory plan, batches
-// and steps. What is trained, tried in preflight, benchmarked and tuned is the same object.
+// Everything that learns, in one place: model, weights, optimizer, update over the ranks, memory plan, batches and
+// steps. Training, preflight, benchmarks and tuning all use this class.
 //
-// Steps are given to the backend, and their results come back in order. On a device that replays recorded work, the
-// next steps are given while the first are still under way; on any other a step is done when give() returns.
+// Steps are given to the backend, and their results come back in order. On a device that replays, further steps are
+// given while the first are still under way; on any other a step is done when give() returns.
 #pragma once
 
 #include <functional>
@@ -17,41 +17,41 @@ namespace tandem::train {
 
 // The ranks that train one model together.
 struct LearnerRanks {
-  dist::Communicator& host;       // for host memory: what the ranks agree on
+  dist::Communicator& host;       // for host memory: used for agreements between the ranks
   dist::Communicator& gradients;  // works where the backend's memory is; its ranks share a step
 };
 
 struct LearnerOptions {
-  data::MicroBatchCapacity wanted = {};  // of a micro-batch, if it fits as well: the run's so far
-  std::optional<MemoryPlan> plan = {};   // instead of the one that the free memory gives
-  bool whole_parameters = false;  // shards end at the ends of parameters even if the optimizer does not ask for it
+  data::MicroBatchCapacity wanted = {};  // capacity of the run's micro-batches so far; kept if it fits
+  std::optional<MemoryPlan> plan = {};   // used instead of a plan from the free memory
+  bool whole_parameters = false;         // shards end at the ends of parameters even if the optimizer does not need it
 };
 
 class Learner {
  public:
-  // Takes all the memory that steps need. The config is complete (complete_config()). What is given by reference must
-  // outlive the learner. If the model does not fit the device, fails with what it takes and what is free.
+  // Allocates all memory for steps. The config must be complete (complete_config()). Arguments given by reference must
+  // outlive the learner. If the model does not fit, the error gives its size and the free memory.
   Learner(backend::Backend& backend, const TrainConfig& config, const data::Corpus& corpus, const LearnerRanks& ranks,
           const LearnerOptions& options = {});
 
-  // Fresh weights, and an optimizer that has seen nothing. `change` may replace the weights, flat f32 in host memory.
+  // Fresh weights and optimizer state. `change` may replace the weights, flat f32 in host memory.
   void begin(const std::function<void(const View& weights)>& change = [](const View&) {});
-  // After the host tensors were written: the rest of the state follows from them. updates: done before.
+  // Call after writing the host tensors: derives the rest of the state from them. updates: number of updates so far.
   void resume(int64_t updates, bool with_average);
   HostTensors host_tensors(HostCopy::Purpose purpose);
 
   // ---- steps
-  // What the ops of a step read of it; number: of the step, from 0.
+  // Input of a step's ops; number: of the step, from 0.
   StepInput input_of(const data::TrainStep& step, int64_t number, double learning_rate) const;
-  // The first tokens of `input.state` are filled in here. `recorded` false: op by op, which gives the same bits.
+  // Fills in the first tokens of `input.state`. If not `recorded`, ops are given one by one, with the same bits.
   void give(const data::TrainStep& step, StepInput input, bool recorded = true);
   size_t under_way() const { return results_->waiting(); }
-  // So many steps should be under way that the device never waits for the host.
+  // Number of steps under way with which the device never waits for the host.
   size_t usual_under_way() const { return work_.replays() ? 3 : 0; }
-  // So many steps are slower than those after them.
+  // Number of first steps that are slower than those after them.
   int warm_up() const { return work_.replays() ? 4 : 2; }
-  StepResult take();  // of the oldest step given; waits for it
-  // Rows of both sides that this rank works through for a step, those without a token counted.
+  StepResult take();  // result of the oldest step given; waits for it
+  // Rows of both sides that this rank computes for a step, including rows without a token.
   int64_t rows_of(const data::TrainStep& step) const;
   // Bytes that this rank sends and receives for a step.
   dist::Traffic planned_traffic(const data::TrainStep& step) const {
@@ -68,11 +68,11 @@ class Learner {
   const MemoryPlan& plan() const { return plan_; }
   data::Batcher& batcher() { return batcher_; }
   DType compute() const { return weights().weights().compute.dtype; }
-  // How much one micro-batch has room for; 0 if as much as it needs.
+  // Capacity of a micro-batch; 0 if micro-batches have their true size.
   data::MicroBatchCapacity fixed_micro_batch() const {
     return plan_.layouts.empty() ? data::MicroBatchCapacity{} : plan_.batch.capacity;
   }
-  double checkpoint_bytes() const;  // of weights, their average and the optimizer's state
+  double checkpoint_bytes() const;  // bytes of weights, their average and the optimizer's state
 
  private:
   struct State {
@@ -85,8 +85,8 @@ class Learner {
   };
   static std::unique_ptr<State> make_state(backend::Backend& backend, const TrainConfig& config,
                                            dist::Communicator& gradients, bool whole_parameters);
-  void set_updates(int64_t updates);                                    // how many were done before
-  void give_ops(const BatchWork::Given& given, bool first, bool last);  // of a step's micro-batch
+  void set_updates(int64_t updates);                                    // number of updates so far
+  void give_ops(const BatchWork::Given& given, bool first, bool last);  // ops of one micro-batch of a step
 
   backend::Backend& backend_;
   dist::Communicator& host_;

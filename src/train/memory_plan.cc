@@ -13,14 +13,14 @@ namespace tandem::train {
 
 namespace {
 
-// Left for decoding in validations and for the driver: a share of the free memory, and on small GPUs more, up to a
-// quarter of it; in any case what a validation's loss takes, and what the driver takes for kernels and graphs later.
+// Reserve for decoding in validations and for the driver: a share of the free memory, more on small GPUs, up to a
+// quarter; at least what a validation's loss needs, plus the driver's memory for kernels and graphs.
 constexpr double kReserve = 0.08, kSmallestReserve = 1e9, kMostReserve = 0.25;
-constexpr double kBatches = 16e6;                      // bytes of batches on their way
+constexpr double kBatches = 16e6;                      // bytes of batches under way
 constexpr double kDriver = 256e6, kMostDriver = 0.05;  // bytes, and at most this share of the free memory
 constexpr int64_t kMostMicroBatches = 4096;
-constexpr int64_t kPartTokens = 256;  // of both sides together
-constexpr int64_t kSlack = 64;        // tokens: a micro-batch ends where the next sentence would not fit
+constexpr int64_t kPartTokens = 256;  // both sides together
+constexpr int64_t kSlack = 64;        // tokens: a micro-batch ends before the next sentence if that would not fit
 
 std::string readable(size_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
@@ -42,7 +42,7 @@ struct Planner {
     return static_cast<size_t>(std::max(0.0, free - reserve));
   }
 
-  // micro-batches: of a step; 0 = not known.
+  // micro_batches: number in a step; 0 = unknown.
   std::string describe(const MemoryPlan& plan, int64_t micro_batches) const {
     const data::MicroBatchCapacity& capacity = plan.batch.capacity;
     return fmt::format("a step is {} of at most {} + {} tokens in {} sentences; a micro-batch takes {} of {} free",
@@ -53,7 +53,7 @@ struct Planner {
                        readable(plan.arena_bytes), readable(backend.memory_sizes().free));
   }
 
-  // At most `tokens` a side in one micro-batch; 0 = all that a rank has of a step.
+  // Plan for at most `tokens` of each side in a micro-batch; 0 = all of the rank's share of a step.
   MemoryPlan plan_for(int64_t tokens) const {
     MemoryPlan plan;
     plan.batch = config.batch;
@@ -87,7 +87,7 @@ struct Planner {
               "possible",
               config.micro_batch, rows_of(plan), config.model.width, most_rows);
       const int64_t together =
-          ranks * std::min(config.micro_batch, rows_of(plan));  // tokens of a micro-batch of all ranks
+          ranks * std::min(config.micro_batch, rows_of(plan));  // tokens of one micro-batch of every rank
       const bool by_tokens = config.batch.sentences == 0;
       plan.description = describe(plan, by_tokens ? (config.batch.tokens + together - 1) / together : 0);
       return plan;
@@ -97,7 +97,7 @@ struct Planner {
       return plan.batch.capacity.source == before.source && plan.batch.capacity.target == before.target;
     };
     const int64_t whole = rows_of(plan), rows_before = std::max(before.source, before.target);
-    int64_t fewest = 0;  // micro-batches that fit
+    int64_t fewest = 0;  // smallest number of micro-batches that fit
     MemoryPlan chosen;
     for (int64_t micro_batches = 1; micro_batches <= kMostMicroBatches; ++micro_batches) {
       if (micro_batches > 1) {
@@ -111,7 +111,7 @@ struct Planner {
         chosen = plan;
         chosen.description = describe(plan, micro_batches);
         chosen.description +=
-            fewest == 0 ? "" : fmt::format("; {} would do, but the run has micro-batches of this size", fewest);
+            fewest == 0 ? "" : fmt::format("; {} would fit, but the run has micro-batches of this size", fewest);
         fewest = fewest == 0 ? micro_batches : fewest;
       }
       if (fewest > 0 && (is_before() || rows_of(plan) < rows_before || rows_before == 0)) {
@@ -134,7 +134,7 @@ size_t plan_pass(const backend::Backend& backend, const model::ModelConfig& conf
   const model::Transformer model(planning, config);
   const ModelState weights(planning, model.parameters(), compute, false);
   Arena arena([&planning](size_t bytes) { return planning.allocate(bytes); });
-  arena.reserve(size_t{1} << 46);  // one chunk, so that the peak is the sum of what is taken
+  arena.reserve(size_t{1} << 46);  // one chunk, so that the peak is the sum of all that is taken
   backend::LossTotals totals;
   StepInput input;
   pass({model, weights, layout.batch(&input, Memory::device), &totals, arena});

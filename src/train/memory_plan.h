@@ -1,5 +1,5 @@
-// How a step is cut into micro-batches so that it fits the memory, decided before any is taken: what a pass needs is
-// found out by one that computes nothing.
+// Cuts a step into micro-batches that fit the memory, before any is allocated: a pass that computes nothing measures
+// how much a pass needs.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace tandem::train {
 
-// What a pass is made with that computes nothing.
+// The arguments of a pass that computes nothing.
 struct PlannedPass {
   const model::Transformer& model;
   const ModelState& weights;
@@ -23,7 +23,7 @@ struct PlannedPass {
   Arena& arena;
 };
 
-// Calls `pass` for one batch of this layout. Returns the bytes of the largest arena that it needs.
+// Calls `pass` with a batch of this layout. Returns the bytes of arena that it needs.
 size_t plan_pass(const backend::Backend& backend, const model::ModelConfig& model, DType compute,
                  const BatchLayout& layout, const std::function<void(const PlannedPass&)>& pass);
 
@@ -33,18 +33,18 @@ size_t planned_arena_bytes(const backend::Backend& backend, const model::ModelCo
 
 struct MemoryPlan {
   data::BatchConfig batch;           // with the limits of a micro-batch
-  std::vector<BatchLayout> layouts;  // ascending; empty where the backend works on true counts
-  size_t arena_bytes = 0;            // what the largest layout's activations take
-  std::string description;           // one sentence
+  std::vector<BatchLayout> layouts;  // ascending; empty if the backend works on true sizes
+  size_t arena_bytes = 0;            // activations of the largest layout
+  std::string description;           // one line
 };
 
-// Weights and optimizer state are there already; the rest must fit what is free. micro_batch "fit": the fewest
-// micro-batches that do, or, if they fit as well, micro-batches of the size that the run had `before`, which keeps its
-// bits; a number that does not fit fails with both figures.
+// Weights and optimizer state are allocated already; the rest must fit the free memory. For micro_batch "fit": the
+// fewest micro-batches that fit, but micro-batches of the size `before` if those fit too, since this keeps the run's
+// bits. A number that does not fit fails with both figures.
 //
-// All ranks of `host` call this, of which each may want another `before`. Their micro-batches get one size, the
-// smallest that any of them has room for, so that a checkpoint knows it, and a rank that comes to a step with more
-// memory computes the same bits. ranks: that share a step.
+// All ranks of `host` call this, each with its own `before`. All get the same size of micro-batches, the smallest that
+// any of them has room for, so that it can be saved in a checkpoint and a rank that joins with more memory computes the
+// same bits. ranks: number of ranks that share a step.
 MemoryPlan plan_memory(const backend::Backend& backend, DType compute, const data::Corpus& corpus,
                        const TrainConfig& config, int ranks, const data::MicroBatchCapacity& before,
                        dist::Communicator& host);

@@ -1,4 +1,4 @@
-// The numbers of a model in training, as flat buffers in the backend's memory.
+// The parameters of a model in training, with gradients and average, as flat buffers in the backend's memory.
 #pragma once
 
 #include <functional>
@@ -9,17 +9,17 @@ namespace tandem::train {
 
 class ModelState {
  public:
-  // compute: f32 or bf16. With `average`, room for the moving average of the weights as well. Each buffer has room up
-  // to a multiple of `unit` elements, so that ranks can share it in equal parts.
+  // compute: f32 or bf16. With `average`, also allocates the moving average of the weights. Buffers have room up to a
+  // multiple of `unit` elements, so that ranks can share them in equal parts.
   ModelState(backend::Backend& backend, const ParameterLayout& layout, DType compute, bool average, int64_t unit = 1);
 
   View masters() const { return flat(masters_, DType::f32); }
   View gradients() const { return flat(gradients_, DType::f32); }
   View average() const { return average_.data() == nullptr ? View{} : flat(average_, DType::f32); }
-  // The bf16 copy that adam refreshes; empty in f32.
+  // The bf16 copy, which the optimizer refreshes; empty in f32.
   View copy() const { return copy_.data() == nullptr ? View{} : flat(copy_, DType::bf16); }
 
-  // One of the above with all of its room; past the model's own elements it is zero.
+  // One of these buffers with all of its room; past the model's own elements it is zero.
   View padded(View flat) const {
     flat.cols = flat.stride = flat.empty() ? 0 : padded_;
     return flat;
@@ -27,9 +27,9 @@ class ModelState {
 
   nn::Weights weights() const { return {masters(), copy().empty() ? masters() : copy()}; }
 
-  void refresh_copy();  // after the masters were written from outside
+  void refresh_copy();  // call this after the masters were written from outside
 
-  // Calls `use` while weights() are the moving average's, if there is one.
+  // Calls `use` while weights() gives the moving average, if there is one.
   void with_average(const std::function<void()>& use);
 
  private:

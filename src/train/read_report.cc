@@ -59,7 +59,7 @@ observe::RunPlan plan_of(const TrainConfig& config) {
   return plan;
 }
 
-// Of the newest checkpoint below the run directory and of all that are kept; step -1 if there is none.
+// Facts about the newest checkpoint of the run and about all that are kept; step -1 if there is none.
 observe::CheckpointFacts checkpoint_facts(const fs::path& run) {
   observe::CheckpointFacts facts;
   const std::vector<fs::path> found = store::list_checkpoints(run);
@@ -77,7 +77,7 @@ observe::CheckpointFacts checkpoint_facts(const fs::path& run) {
   facts.path = found.back().string();
   try {
     describe_newest(found.back(), facts);
-  } catch (const std::exception& problem) {  // being deleted just now, or damaged
+  } catch (const std::exception& problem) {  // it is just being deleted, or is damaged
     facts.problems.emplace_back(problem.what());
   }
   return facts;
@@ -94,10 +94,10 @@ report::RunReport read_report(const fs::path& run, const ReportOptions& options)
       const TrainConfig config = parse_config(data.config, "config.toml");
       plan = plan_of(config);
       facts.most_kept = static_cast<double>(config.checkpoint.keep_last + config.checkpoint.keep_best);
-    } catch (const Error&) {  // a config of another version: the report does without
+    } catch (const Error&) {  // a config of another version: the report leaves it out
     }
   }
-  // Not those of config.data: on another machine, or later, there may be other data at that place.
+  // config.data is not used: on another machine, or later, it may hold other data.
   data.stats = observe::read_stats(options.data.empty() ? run : fs::path(options.data));
   return report::make_report(std::move(data), std::move(plan), facts, observe::unix_time(), options.price_per_hour);
 }

@@ -8,12 +8,12 @@
 namespace tandem::train {
 
 struct ReportOptions {
-  std::filesystem::path data;  // prepared directory; empty: the run's own copy of its stats.json
+  std::filesystem::path data;  // prepared directory; empty: the copy of stats.json in the run
   double price_per_hour = 0;   // 0 = not given
 };
 
-// Reads files only. `run`: a run directory or a single metrics file. A config or checkpoint that cannot be read is left
-// out; fails if there is no run.
+// Only reads files. `run`: a run directory or a single metrics file. An unreadable config or checkpoint is left out;
+// fails if there is no run.
 report::RunReport read_report(const std::filesystem::path& run, const ReportOptions& options = {});
 
 }  // namespace tandem::train

@@ -10,16 +10,16 @@ namespace tandem::train {
 
 namespace {
 
-// Weights belong to the pieces that they were trained on.
+// Fails if the tokenizers differ: weights fit only the tokenizer that they were trained with.
 void require_same_tokenizer(const store::Checkpoint& checkpoint, const data::Prepared& data,
                             const std::filesystem::path& from) {
   require(checkpoint.source_tokenizer == data.source.bytes() &&
               checkpoint.target_tokenizer == (data.joint ? "" : data.target.front().bytes()),
-          "init = {}: this model's tokenizer is another one than that of {}; prepare the data with --tokenizer {}",
+          "init = {}: this model's tokenizer differs from that of {}; prepare the data with --tokenizer {}",
           from.string(), data.directory.string(), (from / "source.model").string());
 }
 
-// Fails with one sentence when the checkpoint's data, model or seed are not those of this run; logs what else changed.
+// Fails if the checkpoint has other data, another model or another seed than this run; logs all other changes.
 void check_resume(const store::Checkpoint& saved, const TrainConfig& config, const std::string& data_fingerprint,
                   const std::filesystem::path& run) {
   require(saved.state.data_fingerprint == data_fingerprint,
@@ -27,7 +27,7 @@ void check_resume(const store::Checkpoint& saved, const TrainConfig& config, con
           run.string(), config.data);
   const ConfigChanges changes = compare_for_resume(parse_config(saved.config_toml, "the checkpoint's config"), config);
   require(changes.refused.empty(),
-          "{} cannot go on with another model or seed ({}): undo the change, give another run directory, or "
+          "{} cannot resume with another model or seed ({}): undo the change, give another run directory, or "
           "--start-over",
           run.string(), fmt::join(changes.refused, "; "));
   for (const std::string& change : changes.allowed) {
@@ -43,7 +43,7 @@ store::CheckpointState RunCheckpoints::begin_fresh() {
       const auto from = store::resolve_model(config_.init);
       require_same_tokenizer(store::load_checkpoint(from, false), data_, from);
       store::load_inference_weights(from, learner_.model().parameters(), weights);
-      log::info("the weights begin as those of {}", from.string());
+      log::info("the initial weights are those of {}", from.string());
     }
   });
   store::CheckpointState state;
@@ -63,14 +63,14 @@ std::optional<RunCheckpoints::Loaded> RunCheckpoints::resume() {
     return std::nullopt;
   }
   const store::CheckpointState& state = loaded->state;
-  log::info("going on from step {} ({}); --start-over begins anew", grouped(state.step),
+  log::info("resuming from step {} ({}); --start-over begins again", grouped(state.step),
             found ? found->string() : "another host's checkpoint");
   const data::MicroBatchCapacity now = learner_.fixed_micro_batch(), before = state.micro_batch;
   if (run_.first() && now.source > 0 && before.source > 0 &&
       (now.source != before.source || now.target != before.target)) {
     log::warning(
-        "a micro-batch has room for {} + {} tokens now and had it for {} + {}: gradients are added up in another "
-        "order, so the run does not go on with the same bits",
+        "a micro-batch now has room for {} + {} tokens, before for {} + {}: gradients are added up in another "
+        "order, so the run will not give the same bits",
         grouped(now.source), grouped(now.target), grouped(before.source), grouped(before.target));
   }
   return loaded;
@@ -104,13 +104,13 @@ std::optional<RunCheckpoints::Loaded> RunCheckpoints::load(const std::optional<s
   const bool has_it = own == newest;
   const bool everywhere = run_.largest(has_it ? 0 : 1) == 0;
   const int last = run_.size() - 1;
-  const int first = last - static_cast<int>(run_.largest(has_it ? last - run_.rank() : -1));  // of those who have it
+  const int first = last - static_cast<int>(run_.largest(has_it ? last - run_.rank() : -1));  // lowest rank that has it
   Loaded loaded{store::parse_state(run_.broadcast(to_json(saved), first), "another rank's state"), everywhere};
   load_tensors_of(found, everywhere ? run_.rank() : first, !everywhere, loaded.state.updates);
   return loaded;
 }
 
-// Rank `from` reads them from its disk; shared: the others get them from it.
+// Rank `from` reads the tensors from its disk; if `shared`, it sends them to the others.
 void RunCheckpoints::load_tensors_of(const std::optional<std::filesystem::path>& checkpoint, int from, bool shared,
                                      int64_t updates) {
   bool with_average = false;
@@ -155,12 +155,12 @@ std::string use_algorithms(backend::Backend& backend, const GroupRun& run, const
       const std::string own = read_file(run.directory().algorithms(), kMostBytes);
       backend.use_algorithms(own, run.directory().algorithms().string());
       if (run.first() && !config.algorithms.empty() && own != read_small_file(config.algorithms)) {
-        log::warning("the run goes on with the algorithms that it began with, {}, not with {}",
+        log::warning("the run keeps the algorithms that it began with, {}, not with {}",
                      run.directory().algorithms().string(), config.algorithms);
       }
       return "";
     } catch (const Error& error) {
-      log::warning("{}; the run does not go on with the same bits", error.what());
+      log::warning("{}; the run will not give the same bits", error.what());
     }
   }
   std::string table;
@@ -173,11 +173,11 @@ std::string use_algorithms(backend::Backend& backend, const GroupRun& run, const
     if (!has_own) {
       throw;
     }
-    log::warning("{}; the run goes on without a table", error.what());
+    log::warning("{}; the run continues without a table", error.what());
     return "";
   }
   if (!table.empty() && !has_own && run.first() && !run.starts_over() && store::find_latest(run.directory().root())) {
-    log::warning("the run began without a table of algorithms; with {} it does not go on with the same bits",
+    log::warning("the run began without a table of algorithms; with {} it will not give the same bits",
                  config.algorithms);
   }
   return table;

@@ -1,5 +1,5 @@
-// What a run goes on from: its checkpoints, as all of its ranks write and read them together, and its table of
-// algorithms. Every function is called by all ranks.
+// A run's checkpoints, which all of its ranks write and read together, and its table of algorithms. Every function is
+// called by all ranks.
 #pragma once
 
 #include <filesystem>
@@ -14,24 +14,24 @@ namespace tandem::train {
 
 class RunCheckpoints {
  public:
-  // All must outlive this.
+  // All arguments must outlive this object.
   RunCheckpoints(GroupRun& run, const data::Prepared& data, const TrainConfig& config, Learner& learner)
       : run_(run), data_(data), config_(config), learner_(learner) {}
 
-  // Fresh weights, or those of config.init, in the learner; gives the state to begin with.
+  // Gives the learner fresh weights, or those of config.init; returns the initial state.
   store::CheckpointState begin_fresh();
 
-  // Writes what the learner holds, on the ranks that keep checkpoints; removes those that need not be kept.
+  // Writes the learner's state on the ranks that keep checkpoints, and removes old checkpoints.
   void save(store::CheckpointState state);
 
   struct Loaded {
     store::CheckpointState state;
-    bool everywhere = true;  // no rank's disk lacks it
+    bool everywhere = true;  // whether every rank's disk has it
   };
-  // Brings the newest checkpoint that any rank has on its disk to all of them; nothing if there is none. found: this
+  // Loads the newest checkpoint that any rank has on its disk into all of them; nothing if there is none. found: this
   // rank's newest.
   std::optional<Loaded> load(const std::optional<std::filesystem::path>& found);
-  // The same for a run that is started again: fails if the checkpoint is of other data or another model.
+  // The same when a run is restarted: fails if the checkpoint has other data or another model.
   std::optional<Loaded> resume();
 
  private:
@@ -43,12 +43,12 @@ class RunCheckpoints {
   Learner& learner_;
 };
 
-// The size that this run's micro-batches had, if it has a checkpoint. It is a preference, so a checkpoint that cannot
-// be read means none.
+// The size of the micro-batches in this run's checkpoint, if it has one. Only a preference: an unreadable checkpoint
+// means none.
 data::MicroBatchCapacity saved_micro_batch(const GroupRun& run);
 
-// Uses the table that the run began with, so that a resumed run computes the same bits. If it has none, or one that is
-// of no use here, uses the config's, which the run shall keep and which is returned.
+// Uses the table with which the run began, so that a resumed run gives the same bits. If it has none, or one that does
+// not fit, uses the config's and returns it, for the run to keep.
 std::string use_algorithms(backend::Backend& backend, const GroupRun& run, const TrainConfig& config);
 
 }  // namespace tandem::train

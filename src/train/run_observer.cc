@@ -11,7 +11,7 @@ namespace tandem::train {
 
 namespace {
 
-// What TensorBoard compares runs by.
+// The settings by which TensorBoard compares runs.
 observe::Hyperparameters hyperparameters(const TrainConfig& config) {
   const auto number = [](auto value) { return static_cast<double>(value); };
   return {{"seed", number(config.seed)},
@@ -154,7 +154,7 @@ observe::Record setup_record(GroupRun& run, Learner& learner, backend::Backend& 
       .add("interface", run.interface())
       .add("peak_flops", measure_product_rate(backend, learner.compute()))
       .add("version", std::string(TANDEM_VERSION));
-  if (run.size() > 1) {  // of a usual step: each side's rows vary a little from step to step
+  if (run.size() > 1) {  // bytes of a usual step: each side's rows vary a little from step to step
     data::Batcher batcher = learner.batcher();
     batcher.seek(state.cursor);
     const dist::Traffic planned = learner.planned_traffic(batcher.next());

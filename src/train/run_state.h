@@ -1,6 +1,5 @@
-// The rules of a run, as pure functions of its settings, of what was counted and of its clock: how its state follows
-// from a step, a validation and a return to a former state; when it pauses between two steps, what is due then, and
-// when it ends.
+// The rules of a run, as pure functions of its settings, counters and clock: how its state follows from a step, a
+// validation and a rollback; when it pauses between steps, what is due then, and when it ends.
 #pragma once
 
 #include <optional>
@@ -12,45 +11,45 @@
 
 namespace tandem::train {
 
-// ---- what is counted
+// ---- counting
 
 void count_step(store::CheckpointState& state, const data::TrainStep& step, const backend::UpdateState& update);
 
-// `metrics` were measured at the state's step; `metric` is what the best step is known by.
+// `metrics` were measured at the state's step; `metric` decides which step is best.
 void count_validation(store::CheckpointState& state, const std::map<std::string, double>& metrics,
                       store::Metric metric);
 
-// The run goes on from `former`, with a lower learning rate, after steps of `failed` were not finite.
+// The state after going back to `former` with a lower learning rate, because steps of `failed` were not finite.
 store::CheckpointState rolled_back(const store::CheckpointState& failed, store::CheckpointState former,
                                    double learning_rate_factor);
 
 // ---- pauses
 
-// Seconds of training, over all starts.
+// Times in seconds of training, summed over all starts.
 struct RunClock {
   double now = 0;
   double validated = 0;  // when the last validation ended
   double saved = 0;      // when the last checkpoint was written
 };
 
-// All ranks find the same: something is due when `given` steps are done, with which `epochs` are over.
+// Whether a pause is due after `given` steps, which end at epoch `epochs`; the same on all ranks.
 bool pause_due(const TrainConfig& config, const store::CheckpointState& state, int64_t given, double epochs);
 
-// A limit of time is over; each rank's clock says something else.
+// Whether a time limit is over; the clocks of ranks differ.
 bool time_for_pause(const TrainConfig& config, const RunClock& clock);
 
-// In a pause, by a clock on which the ranks have agreed.
+// Called in a pause, with a clock on which the ranks have agreed.
 bool validation_due(const ValidationConfig& when, const store::CheckpointState& state, const RunClock& clock);
 bool checkpoint_due(const CheckpointConfig& when, const store::CheckpointState& state, int64_t saved_step,
                     const RunClock& clock);
 
-// Why the run is over, in one line; nothing while it is not.
+// Why the run is over, in one line; nothing if it is not.
 std::optional<std::string> end_reached(const StopConfig& stop, const store::CheckpointState& state);
 
-// How much of the run is done, by the limit that comes first: 0 to 1.
+// Share of the run that is done, by the limit that comes first: 0 to 1.
 double share_done(const StopConfig& stop, const store::CheckpointState& state);
 
-// At the pace so far; -1 if nothing is known of it.
+// Estimated at the pace so far; -1 if that is unknown.
 double seconds_left(const StopConfig& stop, const store::CheckpointState& state);
 
 }  // namespace tandem::train

@@ -35,7 +35,7 @@ void give(Learner& learner, const std::vector<data::TrainStep>& steps, size_t nu
   learner.give(steps[number], input, recorded);
 }
 
-// Op by op, so that the first product of every shape can be timed.
+// Gives steps op by op, so that the first product of every shape can be timed.
 void tune(Learner& learner, const std::vector<data::TrainStep>& steps) {
   for (size_t i = 0; i < steps.size(); ++i) {
     give(learner, steps, i, false);
@@ -43,7 +43,7 @@ void tune(Learner& learner, const std::vector<data::TrainStep>& steps) {
   }
 }
 
-// Gives all steps; seconds of one, without the first `warm_up`.
+// Gives all steps; returns seconds per step, without the first `warm_up`.
 double time_steps(backend::Backend& backend, Learner& learner, const std::vector<data::TrainStep>& steps,
                   size_t warm_up) {
   Stopwatch watch;
@@ -61,7 +61,7 @@ double time_steps(backend::Backend& backend, Learner& learner, const std::vector
   return seconds / static_cast<double>(steps.size() - warm_up);
 }
 
-// Means of the timed steps.
+// Fills in the means of the timed steps.
 void describe(StepBench& bench, std::span<const data::TrainStep> steps, const Learner& learner) {
   const auto count = static_cast<double>(steps.size());
   double rows = 0, tokens = 0;
@@ -77,14 +77,14 @@ void describe(StepBench& bench, std::span<const data::TrainStep> steps, const Le
   bench.dead_share = rows > 0 ? 1 - tokens / rows : 0;
 }
 
-// The last step, op by op, each timed by itself.
+// Profiles the last step, op by op.
 std::vector<backend::OpProfile> profile_step(backend::Backend& backend, const data::Corpus& corpus,
                                              const TrainConfig& config, const LearnerRanks& ranks,
                                              const MemoryPlan& plan, const std::vector<data::TrainStep>& steps) {
   backend::ProfiledBackend profiled(backend);
   Learner learner(profiled, config, corpus, ranks, {.plan = plan});
   learner.begin();
-  profiled.forget();  // setting up is not part of a step
+  profiled.forget();  // setup is not part of a step
   give(learner, steps, steps.size() - 1, false);
   learner.take();
   return profiled.profile();
@@ -116,7 +116,7 @@ StepBench measure_step(const data::Corpus& corpus, const TrainConfig& config, co
   }
   StepBench bench;
   const MemoryPlan plan = learner->plan();
-  if (plan.layouts.size() > 1) {  // so that every size is recorded before its time counts
+  if (plan.layouts.size() > 1) {  // record every size before the timed pass
     time_steps(*backend, *learner, steps, warm_up);
   }
   bench.seconds = time_steps(*backend, *learner, steps, warm_up);
@@ -128,7 +128,7 @@ StepBench measure_step(const data::Corpus& corpus, const TrainConfig& config, co
   bench.parameters = learner->model().parameters().count();
   bench.algorithms = backend->algorithms();
   const DType compute = learner->compute();
-  learner.reset();  // the profile's takes as much memory
+  learner.reset();  // the profile's learner needs as much memory
   if (options.profile) {
     bench.profile = profile_step(*backend, corpus, config, ranks, plan, steps);
   }

@@ -8,7 +8,7 @@ namespace tandem::train {
 observe::TrainPoint counts_of(const data::TrainStep& step, int64_t number, double learning_rate,
                               const Learner& learner) {
   observe::TrainPoint counts;
-  counts.records = 0;  // a part of one
+  counts.records = 0;  // only a part of a record
   counts.steps = 1;
   counts.step = number;
   counts.epoch = step.epochs_done;
@@ -44,7 +44,7 @@ void StepMeter::forget() {
 
 void StepMeter::wait_for_data(double seconds) {
   window_.data_seconds += seconds;
-  window_.compute_seconds -= seconds;  // count() adds the whole step
+  window_.compute_seconds -= seconds;  // because count() adds the whole step
 }
 
 void StepMeter::count(const GivenStep& given, const StepResult& result, double elapsed_seconds) {
@@ -72,7 +72,7 @@ void StepMeter::count(const GivenStep& given, const StepResult& result, double e
 
 observe::TrainPoint StepMeter::take_window() {
   const dist::Traffic now = communicator_.traffic();
-  if (now.sent > 0) {  // otherwise the engine does not count, and the plan stands for it
+  if (now.sent > 0) {  // otherwise the engine does not count, and the planned traffic is kept
     window_.sent_bytes = static_cast<double>(now.sent - traffic_.sent);
     window_.received_bytes = static_cast<double>(now.received - traffic_.received);
     traffic_ = now;

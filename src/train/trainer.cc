@@ -23,11 +23,11 @@ namespace tandem::train {
 
 namespace {
 
-constexpr uint32_t kCheckPurpose = 0xC4EC;  // philox's counter of the choice of steps to check
+constexpr uint32_t kCheckPurpose = 0xC4EC;  // purpose in Philox's counter: choosing the steps to check
 
 struct StopAsked {};  // thrown and caught inside a validation
 
-// What computes, and what checks it against the CPU, if that was asked for.
+// The backend, and its decorator that checks it against the CPU, if wanted.
 struct Device {
   Device(const TrainConfig& config, double check_share)
       : backend(backend::make_backend(config.device, config.threads)) {
@@ -43,36 +43,36 @@ struct Device {
   backend::CheckedBackend* checked = nullptr;
 };
 
-// A training run in progress, as one of its ranks sees it: the learner, what was counted, and the loop.
+// A training run in progress, as seen by one of its ranks: learner, counters and the loop.
 class Training {
  public:
   Training(const TrainConfig& config, data::Prepared data, GroupRun& run, double check_share);
 
-  void begin();  // fresh weights, or the run's latest checkpoint
+  void begin();  // with fresh weights or from the run's latest checkpoint
   TrainOutcome run();
 
  private:
   // ---- steps
-  void give_step();  // the next batch, to the learner
+  void give_step();  // gives the next batch to the learner
   void give_to_backend(const data::TrainStep& step, const StepInput& input);
-  void take_results(size_t under_way);  // counts and reports steps until so many are under way
+  void take_results(size_t under_way);  // counts and reports steps until at most so many are under way
   void count(const GivenStep& given, const StepResult& result);
-  void report_step();  // on the terminal, and at the end of a window as a line and a record
-  void roll_back();    // to the last checkpoint, with a lower learning rate
-  // Nothing: from the beginning. A checkpoint that a rank's disk lacks is written again.
+  void report_step();  // to the terminal and, at the end of a window, as a log line and a record
+  void roll_back();    // returns to the last checkpoint, with a lower learning rate
+  // Nothing loaded: begins. A checkpoint that is missing on a rank's disk is written again.
   void go_on_from(const std::optional<RunCheckpoints::Loaded>& loaded);
   void start_batches();
 
   // ---- pauses
   std::optional<ValidationResult> validate();  // counts and reports it; nothing if a signal asks to stop
   void save();
-  void event(const std::string& name, const std::string& details);  // to the metrics
+  void event(const std::string& name, const std::string& details);  // writes a record to the metrics
 
   int64_t given() const { return state_.step + static_cast<int64_t>(given_.size()); }  // steps given so far
-  bool wants_pause() const;  // this rank does, for a reason that the others do not know: a clock or a signal
+  bool wants_pause() const;  // because of a clock or a signal, which other ranks do not see
   RunClock agreed_clock() const { return {state_.elapsed_seconds, validated_at_, saved_at_}; }
   void agree_on_time();
-  void agree();  // what all ranks go by in the pause
+  void agree();  // exchanges what all ranks act on in a pause
 
   const TrainConfig config_;
   GroupRun& run_;
@@ -81,7 +81,7 @@ class Training {
   Device device_;
   backend::Backend& backend_;
   std::unique_ptr<dist::Communicator> own_communicator_;
-  dist::Communicator& communicator_;  // of gradients
+  dist::Communicator& communicator_;  // adds up gradients
   Learner learner_;
   RunCheckpoints checkpoints_;
   Validator validator_;
@@ -91,16 +91,16 @@ class Training {
   store::CheckpointState state_;
   std::optional<data::Prefetcher> batches_;
   std::deque<GivenStep> given_;
-  double epochs_given_ = 0;  // after the last step that was given
+  double epochs_given_ = 0;  // after the last step given
   StepMeter meter_;
-  Stopwatch watch_;  // since state_.elapsed_seconds was brought up to date
+  Stopwatch watch_;  // time since state_.elapsed_seconds was updated
   double validated_at_ = 0, saved_at_ = 0;
   int64_t saved_step_ = -1;
 
   // What all ranks agreed on at the last pause.
   int stop_signal_ = 0;
   bool save_asked_ = false;
-  bool pause_asked_ = false;  // by a rank, with the last step that was counted
+  bool pause_asked_ = false;  // a rank asked for a pause, in the last step that was counted
 };
 
 Training::Training(const TrainConfig& config, data::Prepared data, GroupRun& run, double check_share)
@@ -122,7 +122,7 @@ Training::Training(const TrainConfig& config, data::Prepared data, GroupRun& run
   if (!learner_.plan().description.empty()) {
     log::info("{}", learner_.plan().description);
   }
-  log::info("{} training pairs, {} + {} pieces; {} pairs longer than {} pieces are left out",
+  log::info("{} training pairs, {} + {} pieces; {} pairs longer than {} tokens are left out",
             grouped(data_.train.size()), grouped(data_.train.tokens(Side::source)),
             grouped(data_.train.tokens(Side::target)), grouped(learner_.batcher().too_long()),
             config_.model.max_length);
@@ -137,7 +137,7 @@ void Training::begin() {
   run_.barrier();
   const auto resumed = run_.starts_over() ? std::nullopt : checkpoints_.resume();
   go_on_from(resumed);
-  if (run_.starts_over()) {  // now that all that was asked for is there
+  if (run_.starts_over()) {  // only now, when everything was read successfully
     run_.clear();
   }
   log::open_file(run_.first() ? run_.directory().log() : run_.directory().rank_log(run_.rank()));
@@ -299,7 +299,7 @@ std::optional<ValidationResult> Training::validate() {
       });
     });
   } catch (const StopAsked&) {
-    log::info("the validation at step {} is left out: a signal asks to stop", grouped(state_.step));
+    log::info("the validation at step {} is skipped: a signal asks to stop", grouped(state_.step));
     stop_signal_ = signals_.stop_signal();
     return std::nullopt;
   }
@@ -330,7 +330,7 @@ bool Training::wants_pause() const {
   return time_for_pause(config_, own) || signals_.stop_signal() != 0 || signals_.save_requested();
 }
 
-// Clocks and signals are each rank's own: the first rank's time and any rank's signal count for all.
+// Each rank has its own clock and signals: the first rank's time and any rank's signal count for all.
 void Training::agree_on_time() { state_.elapsed_seconds = run_.broadcast(state_.elapsed_seconds + watch_.lap()); }
 
 void Training::agree() {
@@ -340,7 +340,7 @@ void Training::agree() {
   pause_asked_ = false;
 }
 
-// ---- what the user sees
+// ---- output to the user
 
 void Training::event(const std::string& name, const std::string& details) {
   observer_->write(observe::Record{"event", state_.step}.add("event", name).add("details", details));
@@ -365,7 +365,7 @@ void Training::report_step() {
 }  // namespace
 
 TrainOutcome train_model(TrainConfig config, bool start_over, double check_share) {
-  std::signal(SIGUSR1, SIG_IGN);  // until there is something to save
+  std::signal(SIGUSR1, SIG_IGN);  // ignored until there is something to save
   data::Prepared data = data::Prepared::open(config.data);
   complete_config(config, data);
   GroupRun run(config, data, start_over);
@@ -380,7 +380,7 @@ TrainOutcome train_model(TrainConfig config, bool start_over, double check_share
   } catch (const std::exception& error) {
     log::close_file(fmt::format("error: {}", error.what()));
     if (run.size() > 1) {
-      run.group().stop(error.what());  // the others hear why
+      run.group().stop(error.what());  // the other ranks receive the reason
     }
     if (!begun) {
       run.directory().abandon();

@@ -17,7 +17,7 @@ namespace tandem::train {
 
 namespace {
 
-// Of a forward pass, which bounds its memory: tokens a side, unless a sentence is longer.
+// Limits of a forward pass, which bound its memory: tokens of each side, unless a sentence is longer, and pairs.
 constexpr int64_t kTokensAtATime = 2048;
 constexpr int64_t kPairsAtATime = 512;
 
@@ -43,7 +43,7 @@ PairLoss evaluate_parts(backend::Backend& backend, const model::Transformer& mod
   backend.fill_zero(words);
   BatchWork work(backend, model.config(), {layout_for(model.config(), most)});
   arena.reset();
-  if (work.replays()) {  // then the arena must not grow
+  if (work.replays()) {  // the arena must not grow during replays
     arena.reserve(planned_bytes_for(backend, model.config(), weights.compute.dtype, most));
   }
   const auto limit = static_cast<size_t>(model.config().max_length);
@@ -91,7 +91,7 @@ std::vector<Ids> encode(const text::Subwords& subwords, const std::vector<std::s
   return ids;
 }
 
-// This rank's part of what all ranks work on together.
+// This rank's part of a set on which all ranks work.
 template <class T>
 std::vector<T> part_of(const std::vector<T>& all, const GroupRun& run) {
   const auto at = [&](int rank) {
@@ -101,7 +101,7 @@ std::vector<T> part_of(const std::vector<T>& all, const GroupRun& run) {
   return {at(run.rank()), at(run.rank() + 1)};
 }
 
-// The parts of all ranks, in their order.
+// The lines of all ranks, by rank.
 std::vector<std::string> gather_lines(GroupRun& run, const std::vector<std::string>& part) {
   std::vector<std::string> all;
   for (const std::string& text : run.gather(part.empty() ? "" : fmt::format("{}\n", fmt::join(part, "\n")))) {
@@ -180,7 +180,7 @@ ValidationResult Validator::run(const nn::Weights& weights, Arena& arena, const 
   result.valid = loss(weights, valid_source_, valid_target_, arena);
   result.train = loss(weights, train_source_, train_target_, arena);
   arena.clear();                                              // decoding needs the memory
-  const bool sound = std::isfinite(result.valid.totals.nll);  // the same on all ranks
+  const bool sound = std::isfinite(result.valid.totals.nll);  // the same value on all ranks
   if (config_.decode && !valid_source_.empty() && !sound) {
     log::warning("the validation loss is not a number, so nothing is translated");
   } else if (config_.decode && !valid_source_.empty()) {

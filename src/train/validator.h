@@ -1,6 +1,6 @@
-// What a validation measures, always in evaluation mode (no dropout) and never by another's name: plain negative
-// log-likelihood on the validation set and on a fixed sample of training pairs, and BLEU and chrF of really decoded,
-// detokenised text against the raw reference.
+// What a validation measures, always in evaluation mode (no dropout): plain negative log-likelihood on the validation
+// set and on a fixed sample of training pairs, and BLEU and chrF of decoded, detokenised text against the raw
+// reference.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace tandem::train {
 
-// ---- the loss of given sentence pairs, every pair once
+// ---- the loss of given sentence pairs, each counted once
 
 using Ids = std::vector<int32_t>;  // pieces of one sentence, without bos and eos
 
@@ -25,11 +25,11 @@ struct PairLoss {
   backend::LossTotals totals;
   int64_t too_long = 0;  // pairs left out because a side exceeds the model's length
 
-  double nll() const { return totals.nll / totals.tokens; }  // nats a target token, the end mark counted
+  double nll() const { return totals.nll / totals.tokens; }  // nats per target token, including end marks
   double accuracy() const { return totals.correct / totals.tokens; }
 };
 
-// Bytes that it takes from the arena on a backend that likes a fixed shape.
+// Bytes of arena that evaluate_loss() needs on a backend with fixed capacities.
 size_t planned_evaluation_bytes(const backend::Backend& backend, const model::ModelConfig& model, DType compute);
 
 PairLoss evaluate_loss(backend::Backend& backend, model::Transformer& model, const nn::Weights& weights,
@@ -38,7 +38,7 @@ PairLoss evaluate_loss(backend::Backend& backend, model::Transformer& model, con
 // ---- a validation
 
 struct ValidationResult {
-  PairLoss valid;                       // no tokens when there is no validation set
+  PairLoss valid;                       // without tokens if there is no validation set
   PairLoss train;                       // the fixed sample of training pairs
   std::optional<text::BleuScore> bleu;  // with its interval
   std::string bleu_signature;
@@ -49,18 +49,18 @@ struct ValidationResult {
   };
   std::vector<Sample> samples;
 
-  // By the names that checkpoints and metrics use: nll, perplexity, accuracy, train_nll, bleu, chrf.
+  // Keys are the names in checkpoints and metrics: nll, perplexity, accuracy, train_nll, bleu, chrf.
   std::map<std::string, double> metrics() const;
 };
 
 class Validator {
  public:
-  // Everything given must outlive the validator. Each rank of the run works on a part of every set.
+  // All arguments must outlive the validator. Each rank of the run works on a part of every set.
   Validator(backend::Backend& backend, model::Transformer& model, const data::Prepared& data, const TrainConfig& config,
             GroupRun& run);
 
-  // Called by all ranks, and the same on all. `between` is called before every batch that is decoded; what it throws
-  // ends the validation.
+  // Called by all ranks, with the same result on all. `between` is called before every batch that is decoded; an
+  // exception from it ends the validation.
   ValidationResult run(const nn::Weights& weights, Arena& arena, const std::function<void()>& between);
 
  private:

@@ -183,7 +183,7 @@ TEST_F(BadInput, ADamagedStateIsLikeAnyOtherDamage) {
   write_text(directory_ / "run/latest/state.json", "{");
   const Result on = run(train_arguments(directory_, "run", 6));
   EXPECT_EQ(on.exit_code, 0) << on.err;
-  EXPECT_NE(on.err.find("going on with the older checkpoint"), std::string::npos) << on.err;
+  EXPECT_NE(on.err.find("using the older checkpoint"), std::string::npos) << on.err;
 }
 
 TEST_F(BadInput, WeightsOfOtherPiecesAreNoBeginning) {

@@ -120,12 +120,12 @@ TEST_F(RankFaults, ARestartDoesNotStartOverAgain) {
   more_ = {"--start-over"};
   const pid_t launcher = start_and_disturb(0, 1, [&](pid_t) { kill(worker(1), SIGKILL); });
   EXPECT_EQ(wait_for(launcher), 0) << read_text(log_);
-  EXPECT_NE(read_text(log_).find("going on from step"), std::string::npos) << read_text(log_);
+  EXPECT_NE(read_text(log_).find("resuming from step"), std::string::npos) << read_text(log_);
   expect_the_same_bits();
   // The next launch is another one.
   const Result anew = run(launch(0));
   EXPECT_EQ(anew.exit_code, 0) << anew.err;
-  EXPECT_EQ(anew.err.find("going on from step"), std::string::npos) << anew.err;
+  EXPECT_EQ(anew.err.find("resuming from step"), std::string::npos) << anew.err;
 }
 
 TEST_F(RankFaults, AKilledLauncherAndTheNextLaunch) {
@@ -135,7 +135,7 @@ TEST_F(RankFaults, AKilledLauncherAndTheNextLaunch) {
     EXPECT_TRUE(nothing_left()) << "workers outlive their launcher by more than 10 s";
     const Result on = run(launch(0));
     EXPECT_EQ(on.exit_code, 0) << on.err;
-    EXPECT_NE(on.err.find("going on from step"), std::string::npos) << on.err;
+    EXPECT_NE(on.err.find("resuming from step"), std::string::npos) << on.err;
     expect_the_same_bits();
   }
 }

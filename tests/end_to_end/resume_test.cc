@@ -53,7 +53,7 @@ TEST_F(Resume, StartOverBeginsAnew) {
   std::vector<std::string> arguments = train_arguments(directory_, "run", 20, {"--start-over"});
   const Result again = run(arguments);
   EXPECT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_EQ(again.err.find("going on"), std::string::npos) << again.err;
+  EXPECT_EQ(again.err.find("resuming"), std::string::npos) << again.err;
   EXPECT_EQ(first, weights(directory_, "run"));
 }
 

@@ -90,7 +90,7 @@ TEST_F(SeveralRanks, GoesOnWithAnotherNumberOfWorkers) {
   sharded.emplace_back("dist.shard_optimizer=true");
   expect_trains(2, "moved", 13, sharded);
   const Result three = expect_trains(3, "moved", 30, set);
-  EXPECT_NE(three.err.find("going on from step 13"), std::string::npos) << three.err;
+  EXPECT_NE(three.err.find("resuming from step 13"), std::string::npos) << three.err;
   expect_trains(2, "moved", 40, sharded);
   ASSERT_EQ(run(command("moved", kSteps, set)).exit_code, 0);
   expect_same_losses("whole", "moved");
@@ -101,10 +101,10 @@ TEST_F(SeveralRanks, ResumesBitForBitAndStartsOver) {
   expect_trains(2, "whole", 30);
   expect_trains(2, "parts", 11);
   const Result on = expect_trains(2, "parts", 30);
-  EXPECT_NE(on.err.find("going on from step 11"), std::string::npos) << on.err;
+  EXPECT_NE(on.err.find("resuming from step 11"), std::string::npos) << on.err;
   EXPECT_EQ(saved_bits(directory_ / "whole"), saved_bits(directory_ / "parts"));
   const Result over = expect_trains(2, "parts", 30, {"--start-over"});
-  EXPECT_EQ(over.err.find("going on"), std::string::npos) << over.err;
+  EXPECT_EQ(over.err.find("resuming"), std::string::npos) << over.err;
   EXPECT_EQ(saved_bits(directory_ / "whole"), saved_bits(directory_ / "parts"));
 }
 
@@ -119,7 +119,7 @@ TEST_F(SeveralRanks, ASignalToTheLauncherSavesAndEnds) {
   EXPECT_TRUE(fs::exists(directory_ / "stopped/latest/manifest.json")) << read_text(log);
   EXPECT_LT(train_records(directory_ / "stopped", "loss").rbegin()->first, kMany);
   const Result on = expect_trains(2, "stopped", kMany);
-  EXPECT_NE(on.err.find("going on from step"), std::string::npos) << on.err;
+  EXPECT_NE(on.err.find("resuming from step"), std::string::npos) << on.err;
   EXPECT_EQ(saved_bits(directory_ / "whole"), saved_bits(directory_ / "stopped"));
 }
 
@@ -180,7 +180,7 @@ TEST_F(SharedDisks, EveryHostKeepsTheLatestCheckpoint) {
 
   fs::remove_all(disk("a"));
   const Result on = launch("a,b,c", 35);
-  EXPECT_NE(on.err.find("going on from step 20"), std::string::npos) << on.err;
+  EXPECT_NE(on.err.find("resuming from step 20"), std::string::npos) << on.err;
   EXPECT_EQ(saved_bits(disk("a")), saved_bits(disk("c")));
 
   fs::remove_all(disk("b"));
@@ -213,7 +213,7 @@ TEST_F(SharedDisks, HostsWithDifferentNumbersOfWorkersGoOn) {
   launch("a:2,b:1", 10);
   EXPECT_EQ(read_text(disk("a") / "latest/manifest.json"), read_text(disk("b") / "latest/manifest.json"));
   const Result on = launch("a:2,b:1", 20);
-  EXPECT_NE(on.err.find("going on from step 10"), std::string::npos) << on.err;
+  EXPECT_NE(on.err.find("resuming from step 10"), std::string::npos) << on.err;
 }
 
 // Every rank has its own clock: what is due by the time is due for all or for none.

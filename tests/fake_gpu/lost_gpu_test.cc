@@ -105,11 +105,11 @@ TEST_F(FakeGpu, AMicroBatchFitsTheMemory) {
   const Result more = goes_on("500000000", "1500000000");
   EXPECT_EQ(more.exit_code, 0) << more.err;
   EXPECT_NE(more.err.find("a step is 2 micro-batches of at most 2"), std::string::npos) << more.err;
-  EXPECT_NE(more.err.find("; 1 would do, but the run has micro-batches of this size"), std::string::npos) << more.err;
-  EXPECT_EQ(more.err.find("the run does not go on with the same bits"), std::string::npos) << more.err;
+  EXPECT_NE(more.err.find("; 1 would fit, but the run has micro-batches of this size"), std::string::npos) << more.err;
+  EXPECT_EQ(more.err.find("the run will not give the same bits"), std::string::npos) << more.err;
   const Result less = goes_on("1500000000", "500000000");
   EXPECT_EQ(less.exit_code, 0) << less.err;
-  EXPECT_NE(less.err.find("the run does not go on with the same bits"), std::string::npos) << less.err;
+  EXPECT_NE(less.err.find("the run will not give the same bits"), std::string::npos) << less.err;
   const Result refused = trained("60000", "450000000");
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_NE(sentence(refused).find("batch.micro_batch = 60000 does not fit: a micro-batch takes "), std::string::npos)
@@ -123,7 +123,7 @@ TEST_F(FakeGpu, WorkersHaveMicroBatchesOfOneSize) {
         run(on_gpu(directory_, "run", {"batch.tokens=120000", "dist.engine=gloo", "stop.max_steps=" + steps}), "",
             {"FAKE_GPU_COUNT=2", "FAKE_GPU_MEMORY=" + memory});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(result.err.find("does not go on with the same bits"), std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find("will not give the same bits"), std::string::npos) << result.err;
     return result.err;  // the first worker's
   };
   const auto rounds = [](const std::string& text) {
@@ -280,7 +280,7 @@ TEST_F(FakeGpu, AlgorithmsAreTunedAndKept) {
   EXPECT_EQ(read_text(directory_ / "run/algorithms.txt"), read_text(directory_ / "one"));
   const Result other = run(on_gpu(directory_, "run", {"algorithms=" + directory_.at("two"), "stop.max_steps=14"}));
   EXPECT_EQ(other.exit_code, 0) << other.err;
-  EXPECT_NE(other.err.find("the run goes on with the algorithms that it began with"), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("the run keeps the algorithms that it began with"), std::string::npos) << other.err;
   EXPECT_EQ(read_text(directory_ / "run/algorithms.txt"), read_text(directory_ / "one"));
 
   // Tables of another GPU or library, and damaged ones.
@@ -298,7 +298,7 @@ TEST_F(FakeGpu, AlgorithmsAreTunedAndKept) {
   write_text(directory_ / "run/algorithms.txt", read_text(directory_ / "foreign"));
   const Result renewed = run(on_gpu(directory_, "run", {"algorithms=" + directory_.at("two"), "stop.max_steps=15"}));
   EXPECT_EQ(renewed.exit_code, 0) << renewed.err;
-  EXPECT_NE(renewed.err.find("; the run does not go on with the same bits"), std::string::npos) << renewed.err;
+  EXPECT_NE(renewed.err.find("; the run will not give the same bits"), std::string::npos) << renewed.err;
   EXPECT_EQ(read_text(directory_ / "run/algorithms.txt"), read_text(directory_ / "two"));
   // And where the new one is of no use either, or gone, it goes on without.
   for (const auto& [name, steps] : {std::pair("foreign", 16), std::pair("gone", 17)}) {
@@ -306,7 +306,7 @@ TEST_F(FakeGpu, AlgorithmsAreTunedAndKept) {
     const Result without = run(
         on_gpu(directory_, "run", {"algorithms=" + directory_.at(name), "stop.max_steps=" + std::to_string(steps)}));
     EXPECT_EQ(without.exit_code, 0) << without.err;
-    EXPECT_NE(without.err.find("; the run goes on without a table"), std::string::npos) << without.err;
+    EXPECT_NE(without.err.find("; the run continues without a table"), std::string::npos) << without.err;
   }
   const Result cpu = tune("three", {"device=cpu"});
   EXPECT_EQ(cpu.exit_code, 1);
@@ -332,7 +332,7 @@ TEST_F(FakeGpu, ALostGpuLosesNoCheckpoint) {
     const bool saved = fs::exists(directory_ / name / "latest");
     const Result again = run(on_gpu(directory_, name));
     ASSERT_EQ(again.exit_code, 0) << what << ", then: " << again.err;
-    EXPECT_EQ(again.err.find("going on from step ") != std::string::npos, saved) << what << ": " << again.err;
+    EXPECT_EQ(again.err.find("resuming from step ") != std::string::npos, saved) << what << ": " << again.err;
     EXPECT_EQ(read_text(directory_ / name / "latest/model.safetensors"), expected) << what;
     fs::remove_all(directory_ / name);
   }

@@ -64,7 +64,7 @@ TEST_F(ReportCommand, PrintsOnlyWithFormatAndWritesOnlyWithOut) {
   EXPECT_EQ(said().find("How long"), std::string::npos);
   EXPECT_TRUE(fs::exists(directory_ / "both" / "report.html"));
   EXPECT_EQ(call("report a b"), 1);
-  EXPECT_NE(said().find("Give --out"), std::string::npos);
+  EXPECT_NE(said().find("give --out"), std::string::npos);
   EXPECT_EQ(call("report missing"), 1);
 }
 

@@ -142,9 +142,9 @@ TEST(SubwordDropout, RefusesModelsThatDoNotMerge) {
     return std::string();
   };
   EXPECT_EQ(refusal({{"model_type", "unigram"}}),
-            "some.model does not go with subword dropout, because it is not a BPE model");
+            "some.model cannot be used with subword dropout, because it is not a BPE model");
   EXPECT_EQ(refusal({{"user_defined_symbols", "haus,xyz"}}),
-            "some.model does not go with subword dropout, because it has user-defined pieces, which stay whole");
+            "some.model cannot be used with subword dropout, because it has user-defined pieces, which stay whole");
   EXPECT_EQ(refusal({}), "");
 }
 

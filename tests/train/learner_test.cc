@@ -110,7 +110,7 @@ TEST(Learner, AModelThatDoesNotFitIsOneLineWithBothFigures) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
                  "the model does not fit: its 6,080 parameters take 147 kB with gradients and the optimizer's state, "
-                 "and 20.0 kB are free; choose a smaller model (nvidia-smi shows who else has memory)");
+                 "and 20.0 kB are free; choose a smaller model (nvidia-smi shows what else uses memory)");
   }
 }
 

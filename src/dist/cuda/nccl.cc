@@ -153,7 +153,7 @@ class NcclCommunicator final : public Communicator {
     return static_cast<std::byte*>(buffer.data) +
            count(buffer) / static_cast<size_t>(size()) * static_cast<size_t>(rank()) * size_of(buffer.dtype);
   }
-  // An all-reduce is two calls, so that the sums are those of a reduce-scatter; NCCL's own if the shards are not equal.
+  // An all-reduce is two calls, so that its sums equal a reduce-scatter's; NCCL's own call if shards are not equal.
   void run(cudaStream_t stream, const Collective& call) const {
     const View& buffer = call.buffer;
     const ncclDataType_t type = type_of(buffer.dtype);

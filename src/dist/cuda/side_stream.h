@@ -1,5 +1,5 @@
-// A stream beside the compute stream: its work comes after all that the compute stream was given before, and the
-// compute stream can be made to wait for it. Both dependencies are recorded if the compute stream is being recorded.
+// A stream besides the compute stream: its work starts after all earlier work of the compute stream, which can be made
+// to wait for it. Both dependencies are recorded if the compute stream is being recorded.
 #pragma once
 
 #include <cuda_runtime.h>
