@@ -12,8 +12,8 @@
 #include "core/philox.h"
 #include "data/corpus.h"
 #include "data/lines.h"
-#include "decoding.h"
 #include "launch/launch.h"
+#include "model_options.h"
 #include "train/step_bench.h"
 
 namespace tandem::cli {

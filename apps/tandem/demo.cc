@@ -13,8 +13,8 @@
 #include "data/prepare.h"
 #include "data/prepared.h"
 #include "decode/line_translator.h"
-#include "decoding.h"
 #include "launch/launch.h"
+#include "model_options.h"
 #include "text/bleu.h"
 #include "train/trainer.h"
 

@@ -9,7 +9,7 @@
 #include "data/lines.h"
 #include "decode/line_translator.h"
 #include "decode/translate_stream.h"
-#include "decoding.h"
+#include "model_options.h"
 #include "text/bleu.h"
 #include "text/chrf.h"
 #include "text/cleaning.h"

@@ -15,7 +15,7 @@
 #include "core/signals.h"
 #include "data/lines.h"
 #include "decode/translate_stream.h"
-#include "decoding.h"
+#include "model_options.h"
 #include "text/cleaning.h"
 
 namespace tandem::cli {

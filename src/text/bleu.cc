@@ -29,7 +29,7 @@ void check(const BleuOptions& options) {
 }
 
 std::u32string preprocess(const std::string& line, metric::Tokenizer tokenizer, bool lowercase) {
-  std::u32string text = metric::decode(line);
+  std::u32string text = metric::code_points(line);
   if (lowercase) {
     text = metric::lower(text);
   }

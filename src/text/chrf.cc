@@ -40,7 +40,7 @@ std::vector<std::u32string_view> cut_punctuation(std::u32string_view text) {
 }
 
 std::u32string preprocess(const std::string& line, bool lowercase) {
-  std::u32string text = metric::decode(line);
+  std::u32string text = metric::code_points(line);
   return lowercase ? metric::lower(text) : text;
 }
 

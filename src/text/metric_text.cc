@@ -11,7 +11,7 @@
 
 namespace tandem::text::metric {
 
-std::u32string decode(std::string_view utf8) {
+std::u32string code_points(std::string_view utf8) {
   require(utf8.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
           "a line of {} bytes is too long to score: the limit is 2 GiB", utf8.size());
   std::u32string text;

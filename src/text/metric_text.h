@@ -14,7 +14,7 @@
 namespace tandem::text::metric {
 
 // Bytes that are not valid UTF-8 become U+FFFD, one for each maximal part, as Python's errors="replace" does.
-std::u32string decode(std::string_view utf8);
+std::u32string code_points(std::string_view utf8);
 
 bool is_space(char32_t c);                                    // str.isspace()
 std::vector<std::u32string_view> split(std::u32string_view);  // str.split(): views into the argument

@@ -261,13 +261,13 @@ std::vector<TerStats> statistics(Lines hypotheses, const References& references,
   std::vector<TerStats> result;
   for (size_t i = 0; i < hypotheses.size(); ++i) {
     metric::WordNumbers words;
-    const std::u32string text = preprocess(metric::decode(hypotheses[i]), options);
+    const std::u32string text = preprocess(metric::code_points(hypotheses[i]), options);
     const auto hypothesis = words(metric::split(text));
     std::vector<std::u32string> texts;  // words refers to them
     texts.reserve(references.size());
     int64_t fewest = -1, length = 0;
     for (const auto& lines : references) {
-      texts.push_back(preprocess_reference(metric::decode(lines[i]), options));
+      texts.push_back(preprocess_reference(metric::code_points(lines[i]), options));
       const auto reference = words(metric::split(texts.back()));
       const int64_t edits = translation_edits(hypothesis, reference);
       fewest = fewest < 0 ? edits : std::min(fewest, edits);

@@ -77,7 +77,10 @@ double Learner::checkpoint_bytes() const {
   const auto parameters = static_cast<double>(model().parameters().count());
   double numbers = weights().average().empty() ? parameters : 2 * parameters;
   for (const optim::Slot& slot : optimizer().slots()) {
-    numbers += slot.extent == optim::Slot::Extent::parameters ? parameters : static_cast<double>(slot.view.size());
+    const auto size = static_cast<double>(slot.view.size());
+    numbers += slot.extent == optim::Slot::Extent::parameters ? parameters
+               : slot.extent == optim::Slot::Extent::own      ? size * host_.size()
+                                                              : size;
   }
   return numbers * sizeof(float);
 }

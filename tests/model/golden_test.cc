@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "backend/matrix.h"
 #include "test_model.h"
 
 namespace tandem::testing {

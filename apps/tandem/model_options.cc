@@ -1,4 +1,4 @@
-#include "decoding.h"
+#include "model_options.h"
 
 #include "core/log.h"
 #include "decode/batches.h"
