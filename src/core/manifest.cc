@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/parse.h"
 
 namespace tandem::inline core {
 
@@ -26,10 +27,12 @@ Json files_json(const std::vector<ManifestFile>& files) {
 }
 
 Manifest parse(const std::string& text) {
+  require(is_shallow_json(text), "its brackets are nested more than 32 deep");
   const Json json = Json::parse(text);
   require(json.at("format") == kFormat, "it is not a manifest of this program");
-  require(json.at("version") == kVersion, "its version is {}, this program reads version {}", json.at("version").dump(),
-          kVersion);
+  const Json& version = json.at("version");
+  require(version == kVersion, "its version is {}, this program reads version {}",
+          version.is_number() ? version.dump() : version.type_name(), kVersion);
   Manifest manifest{json.at("kind").get<std::string>(), {}};
   for (const Json& entry : json.at("files")) {
     ManifestFile file{entry.at("name").get<std::string>(), entry.at("role").get<std::string>(),

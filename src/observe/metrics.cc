@@ -10,6 +10,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "core/parse.h"
+
 namespace tandem::observe {
 
 namespace {
@@ -129,7 +131,7 @@ std::optional<Fields> parse_flat(std::string_view line) {
 // The numbers and texts of any object; none if the line is not a JSON object.
 Fields parse_json(std::string_view line) {
   Fields fields;
-  const Json object = Json::parse(line, nullptr, false);
+  const Json object = is_shallow_json(line) ? Json::parse(line, nullptr, false) : Json();
   if (object.is_object()) {
     for (const auto& [name, value] : object.items()) {
       if (value.is_number()) {

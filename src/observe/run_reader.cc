@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/parse.h"
 #include "observe/metrics.h"
 
 namespace tandem::observe {
@@ -97,8 +98,8 @@ SetupPoint setup_of(const RankMetrics& metrics) {
 }
 
 std::optional<PreparedStats> read_stats(const fs::path& prepared) {
-  const nlohmann::ordered_json json =
-      nlohmann::ordered_json::parse(read_small_file(prepared / "stats.json"), nullptr, false);
+  const std::string text = read_small_file(prepared / "stats.json");
+  const nlohmann::ordered_json json = nlohmann::ordered_json::parse(is_shallow_json(text) ? text : "", nullptr, false);
   if (!json.is_object()) {
     return std::nullopt;
   }

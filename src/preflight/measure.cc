@@ -9,6 +9,7 @@
 #include "backend/cuda_device.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/parse.h"
 #include "core/stopwatch.h"
 #include "data/prefetch.h"
 #include "observe/probes/host_probes.h"
@@ -253,6 +254,7 @@ std::string to_text(const RankMeasurements& measurements) {
 }
 
 RankMeasurements parse_measurements(const std::string& text) {
+  require(is_shallow_json(text), "a rank's measurements cannot be read: their brackets are nested too deep");
   try {
     return Json::parse(text).get<RankMeasurements>();
   } catch (const Json::exception& error) {

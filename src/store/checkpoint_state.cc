@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/parse.h"
 #include "store/checkpoint.h"
 
 namespace tandem::store {
@@ -24,9 +25,11 @@ int64_t count(const Json& json, const char* key) {
 }
 
 CheckpointState parse(const std::string& text) {
+  require(is_shallow_json(text), "its brackets are nested more than 32 deep");
   const Json json = Json::parse(text);
-  require(json.at("version") == kVersion, "its version is {}, this program reads version {}", json.at("version").dump(),
-          kVersion);
+  const Json& version = json.at("version");
+  require(version == kVersion, "its version is {}, this program reads version {}",
+          version.is_number() ? version.dump() : version.type_name(), kVersion);
   CheckpointState s;
   s.step = count(json, "step");
   s.updates = count(json, "updates");

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace tandem::store {
 
@@ -50,6 +51,7 @@ const Type* type_of(const std::string& dtype) {
 
 // Parses JSON and refuses duplicate keys, which nlohmann-json would silently merge.
 Json parse_unique(const std::string& text) {
+  require(is_shallow_json(text), "its brackets are nested more than 32 deep");
   std::vector<std::set<std::string>> keys;
   return Json::parse(text, [&keys](int, Json::parse_event_t event, Json& value) {
     if (event == Json::parse_event_t::object_start) {
@@ -65,7 +67,7 @@ Json parse_unique(const std::string& text) {
 }
 
 uint64_t unsigned_of(const Json& value, const char* what) {
-  require(value.is_number_unsigned(), "{} is {}, not a count", what, value.dump());
+  require(value.is_number_unsigned(), "{} is a JSON {}, not a count", what, value.type_name());
   return value.get<uint64_t>();
 }
 

@@ -185,7 +185,7 @@ class Reader {
       if (std::find(known_.begin(), known_.end(), key) != known_.end()) {
         continue;
       }
-      if (node.is_table()) {
+      if (node.is_table() && std::count(key.begin(), key.end(), '.') < 2) {
         unknown_keys(*node.as_table(), key + ".");
         continue;
       }
@@ -209,6 +209,18 @@ void read_table(const toml::table& table, std::map<std::string, std::string> raw
   reader.report_unknown_keys();
 }
 
+// Tables in tables are destroyed level by level on the stack. toml++ bounds how deep brackets go, but not keys, so that
+// a line of 100,000 dots would end the program.
+void require_flat(const std::string& toml, const std::string& place) {
+  constexpr int64_t kMostDots = 64;
+  std::istringstream lines(toml);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t begin = line.find_first_not_of(" \t");
+    require(begin == std::string::npos || line[begin] == '#' || std::count(line.begin(), line.end(), '.') <= kMostDots,
+            "{}: a line has more than {} dots; keys have at most one", place, kMostDots);
+  }
+}
+
 // Inserts the text as a TOML value or, if it is not one, as a string.
 void insert_override(toml::table& table, const std::string& key, const std::string& text) {
   toml::table* section = &table;
@@ -230,6 +242,7 @@ void insert_override(toml::table& table, const std::string& key, const std::stri
 }  // namespace
 
 void read_toml(const std::string& toml, TrainConfig& config, ConfigReport& report) {
+  require_flat(toml, report.file);
   try {
     const toml::table table = toml::parse(toml);
     read_table(table, {}, config, report);
@@ -250,6 +263,7 @@ void read_overrides(const std::vector<std::string>& overrides, TrainConfig& conf
     }
     const std::string key = override.substr(0, equals), text = override.substr(equals + 1);
     try {
+      require_flat(key, "a setting");
       insert_override(table, key, text);
       raw[key] = text;
     } catch (const Error& error) {

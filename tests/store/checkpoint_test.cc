@@ -217,6 +217,28 @@ TEST(Checkpoint, EveryBitOfTheManifestCounts) {
   }
 }
 
+// A value that is copied or shown would take one frame of the stack for each bracket.
+TEST(Checkpoint, DeepNestingIsAnError) {
+  const TemporaryDirectory run(testing::memory_directory());
+  const fs::path directory = save(run.path(), 10);
+  const std::string deep = "\"version\":" + std::string(400000, '[') + std::string(400000, ']');
+  for (const char* name : {"manifest.json", "state.json"}) {
+    std::string text = read_file(directory / name);
+    const size_t begin = text.find("\"version\":");
+    ASSERT_NE(begin, std::string::npos) << name;
+    text.replace(begin, text.find_first_of(",}", begin) - begin, deep);
+    const std::string message = message_of([&] {
+      if (std::string(name) == "state.json") {
+        parse_state(text, name);
+      } else {
+        std::ofstream(directory / name, std::ios::binary) << text;
+        read_manifest(directory);
+      }
+    });
+    EXPECT_TRUE(contains(message, "nested more than 32 deep")) << message;
+  }
+}
+
 TEST(Checkpoint, TensorsMustFitTheModel) {
   const TemporaryDirectory run(testing::memory_directory());
   const fs::path directory = save(run.path(), 10);

@@ -61,6 +61,8 @@ TEST(Safetensors, ReadsBackWhatItWrote) {
   EXPECT_EQ(reader.find("nothing"), nullptr);
 }
 
+std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+
 TEST(Safetensors, RefusesHostileHeaders) {
   const TemporaryDirectory directory(testing::memory_directory());
   const auto path = directory / "bad.safetensors";
@@ -88,7 +90,9 @@ TEST(Safetensors, RefusesHostileHeaders) {
       {"{" + tensor("a", "F32", "[-2]", "[0,8]") + "}", data, "not a count"},
       {"{" + tensor("a", "F32", "[2]", "[-8,0]") + "}", data, "not a count"},
       {"{" + tensor("a", "F32", "[2.0]", "[0,8]") + "}", data, "not a count"},
+      {"{" + tensor("a", "F32", "[" + nested(400000) + "]", "[0,8]") + "}", data, "nested more than 32 deep"},
       {"{" + tensor("a", "F32", "[1e400]", "[0,8]") + "}", data, "overflow"},
+      {"{" + tensor("a", "F32", "[[[1]]]", "[0,8]") + "}", data, "a JSON array, not a count"},
       {"{" + tensor("a", "F32", "[4294967296,4294967296,2]", "[0,8]") + "}", data, "overflows"},
       {"{" + tensor("a", "F32", "[18446744073709551615]", "[0,8]") + "}", data, "overflows"},
       {"{" + tensor("a", "F32", "[4611686018427387904]", "[0,8]") + "}", data, "overflows"},
@@ -105,7 +109,7 @@ TEST(Safetensors, RefusesHostileHeaders) {
       {R"({"a":[]})", data, "exactly"},
       {R"({"__metadata__":{"a":1}})", "", "not a string"},
       {R"({"__metadata__":[]})", "", "not an object"},
-      {R"({"a":)" + std::string(200000, '['), "", "parse error"},
+      {R"({"a":)" + std::string(200000, '['), "", "nested more than 32 deep"},
   };
   for (const Case& bad : cases) {
     write_raw(path, bad.header, bad.data, bad.claimed);

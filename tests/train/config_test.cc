@@ -176,6 +176,33 @@ TEST(Config, BadFiles) {
   EXPECT_NE(message_of([] { parse_config(std::string("\xFF\x00\x01", 3), "a.toml"); }), "");
 }
 
+// Each would take one frame of the stack or more for each level.
+TEST(Config, DeepTablesAreOneError) {
+  const auto repeated = [](const std::string& part, int times) {
+    std::string text;
+    for (int i = 0; i < times; ++i) {
+      text += part;
+    }
+    return text;
+  };
+  const std::string deep = repeated("a.", 150000) + "a";
+  for (const std::string& toml :
+       {deep + " = 1\n", "[" + deep + "]\nb = 1\n", "[[" + deep + "]]\n", "\"=\"." + deep + " = 1\n"}) {
+    EXPECT_NE(message_of([&] { parse_config(toml, "deep.toml"); }).find("deep.toml: a line has more than 64 dots"),
+              std::string::npos);
+  }
+  EXPECT_NE(message_of([&] { parse_config("", "deep.toml", {deep + "=1"}); }).find("64 dots"), std::string::npos);
+  // As deep as brackets and keys together can be, a line each.
+  const std::string level = "[ {" + repeated("a.", 60) + "a = \n";
+  for (const int brackets : {50, 120, 250}) {
+    EXPECT_FALSE(message_of([&] {
+                   parse_config("x = " + repeated(level, brackets) + "1" + repeated("} ]", brackets), "deep.toml");
+                 }).empty());
+  }
+  EXPECT_NE(message_of([&] { parse_config(repeated("a.", 60) + "a = 1", "deep.toml"); }).find("unknown key 'a.a.a'"),
+            std::string::npos);
+}
+
 TEST(Config, ResumeRefusesWhatTheStateDependsOn) {
   const TrainConfig saved = parse_config(kFile, "a.toml");
   TrainConfig now = saved;
