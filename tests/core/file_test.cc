@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "core/error.h"
 #include "temporary_directory.h"
 
 namespace tandem::inline core {
@@ -23,6 +24,12 @@ class FileTest : public ::testing::Test {
   const testing::TemporaryDirectory temporary_;
   const fs::path& directory_ = temporary_.path();
 };
+
+// /proc has no fsync: it answers EINVAL, as some network file systems do for directories.
+TEST(File, DirectoriesWithoutFsyncCountAsWritten) {
+  EXPECT_NO_THROW(sync_directory("/proc/self"));
+  EXPECT_THROW(sync_directory("/proc/self/none"), Error);
+}
 
 TEST(Checksum, IsCrc64Xz) {
   EXPECT_EQ(checksum("123456789"), "995dc9bbdf1939fa");
