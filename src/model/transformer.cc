@@ -36,6 +36,16 @@ nn::OutputLoss make_output(ParameterLayout& layout, const ModelConfig& config, c
 
 }  // namespace
 
+int64_t parameter_count(const ModelConfig& config) {
+  ParameterLayout layout;
+  const nn::Embedding source = make_source_embedding(layout, config);
+  const nn::Embedding target = make_target_embedding(layout, config, source);
+  const Stack encoder(layout, config, Side::source), decoder(layout, config, Side::target);
+  const SourceMemory memory(layout, config);
+  make_output(layout, config, target);
+  return layout.count();
+}
+
 Transformer::Transformer(backend::Backend& backend, const ModelConfig& config, DType master)
     : backend_(backend),
       config_(checked(config, backend)),

@@ -16,6 +16,9 @@
 
 namespace tandem::model {
 
+// How many parameters such a model has. Takes no memory for them.
+int64_t parameter_count(const ModelConfig& config);
+
 class Transformer {
  public:
   // The backend must outlive the model. Uploads the position table, in the master type M. Fails with all of the

@@ -76,6 +76,12 @@ model::ModelConfig model_config(const Checkpoint& checkpoint, const std::filesys
   require(config.source_vocabulary == source_size && config.target_vocabulary == target_size,
           "{}: the config has vocabularies of {} and {} pieces but the tokenizers have {} and {}", directory.string(),
           config.source_vocabulary, config.target_vocabulary, source_size, target_size);
+  const std::string wrong = problems(config);
+  require(wrong.empty(), "{}: {}", directory.string(), wrong);
+  const auto needed = static_cast<uint64_t>(model::parameter_count(config)) * sizeof(float);
+  const uint64_t there = std::filesystem::file_size(directory / "model.safetensors");
+  require(there >= needed, "{}: a model of its config has {} bytes, but model.safetensors has {}", directory.string(),
+          needed, there);
   return config;
 }
 

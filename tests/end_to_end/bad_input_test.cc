@@ -2,6 +2,8 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include "core/file.h"
+#include "core/manifest.h"
 #include "end_to_end/program.h"
 
 namespace tandem::testing {
@@ -107,6 +109,27 @@ TEST_F(BadInput, DamagedCorpusTokenizerAndCheckpointAreNamed) {
   }
   EXPECT_GE(files, 8);
   EXPECT_EQ(run({"translate", "--model", directory_.at("run")}, "red cat\n").exit_code, 0) << "all is whole again";
+}
+
+// The config of an intact checkpoint asks for far more memory than the file of weights has bytes.
+TEST_F(BadInput, AModelThatIsLargerThanItsFileTakesNoMemory) {
+  ASSERT_EQ(run(train_arguments(directory_, "run", 5)).exit_code, 0);
+  const fs::path model = fs::canonical(directory_ / "run/latest");
+  std::string config = read_text(model / "config.toml");
+  const size_t begin = config.find("\nfeed_forward = ") + 1;
+  ASSERT_NE(begin, 0U);
+  config.replace(begin, config.find('\n', begin) - begin, "feed_forward = 262144");
+  write_text(model / "config.toml", config);
+  Manifest manifest = read_manifest(model);
+  for (ManifestFile& file : manifest.files) {
+    if (file.name == "config.toml") {
+      file.bytes = config.size();
+      file.checksum = checksum(config);
+    }
+  }
+  write_text(model / "manifest.json", to_json(manifest));
+  expect_refused({"translate", "--model", model.string()}, {"a model of its config has", "but model.safetensors has"},
+                 "red cat\n");
 }
 
 TEST_F(BadInput, ModelPaths) {

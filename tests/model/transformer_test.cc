@@ -24,6 +24,18 @@ uint32_t tokens_in(const Sentences& sentences, uint32_t added) {
   return count;
 }
 
+TEST(Transformer, ParametersAreCountedWithoutTheModel) {
+  const auto backend = backend::make_cpu_backend(1);
+  for (const model::Tie tie : {model::Tie::all, model::Tie::output, model::Tie::none}) {
+    model::ModelConfig config = model::preset("tiny");
+    config.source_vocabulary = config.target_vocabulary = 50;
+    config.decoder_layers = 3;
+    config.tie = tie;
+    config.attention_bias = tie == model::Tie::none;
+    EXPECT_EQ(model::parameter_count(config), model::Transformer(*backend, config).parameters().count());
+  }
+}
+
 TEST(Transformer, TwoMicroBatchesAddUpToOne) {
   for (const model::ModelConfig& config : {tiny_config(), post_config()}) {
     const Sentences source = test_source(), target = test_target();
