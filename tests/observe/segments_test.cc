@@ -372,7 +372,9 @@ TEST(Segments, a_hundred_thousand_windows_are_read_at_once) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   RecordProperty("microseconds_a_thousand_windows", static_cast<int>(1e4 * seconds));
   EXPECT_EQ(run.main().lines, 100'000);
+#ifdef NDEBUG  // the time of an unoptimised build says nothing
   EXPECT_LT(seconds, 2) << "on a machine that may be busy";
+#endif
 }
 
 }  // namespace
