@@ -1,10 +1,9 @@
-#include "core/file.h"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/file.h"
 #include "temporary_directory.h"
 
 namespace tandem::inline core {

@@ -8,6 +8,7 @@
 #include "data/corpus_of.h"
 #include "dist/ranks.h"
 #include "train/learner.h"
+#include "train/small_config.h"
 
 namespace tandem::train {
 namespace {
@@ -43,25 +44,12 @@ class ThreeSlots final : public optim::Optimizer {
   mutable std::vector<float> parameters_, shared_, own_;
 };
 
-TrainConfig small_config(bool sharded) {
-  TrainConfig config;
-  config.model = model::preset("tiny");
-  config.model.encoder_layers = config.model.decoder_layers = 1;
-  config.model.width = 16;
-  config.model.heads = 2;
-  config.model.feed_forward = 32;
-  config.model.source_vocabulary = config.model.target_vocabulary = 40;
-  config.model.max_length = config.batch.max_length = 20;
-  config.batch.tokens = 100;
-  config.precision = Precision::f32;
-  config.dist.shard_optimizer = sharded;
-  return config;
-}
-
 void save_and_resume(dist::Communicator& host, bool sharded) {
   const data::Corpus corpus = testing::corpus_of({{4, 5, 6}, {7, 8}}, {{9, 10}, {11, 12, 13}});
   const auto backend = backend::make_cpu_backend(1);
-  Learner learner(*backend, small_config(sharded), corpus, {host, host});
+  TrainConfig config = small_config();
+  config.dist.shard_optimizer = sharded;
+  Learner learner(*backend, config, corpus, {host, host});
   learner.begin();
   ThreeSlots saved(*backend, learner.update().own_parameters(), host.rank());
   HostTensors read(*backend, learner.weights(), saved, learner.update(), host, HostCopy::read);
