@@ -6,6 +6,7 @@ namespace {
 
 using testing::ints;
 using testing::Matrix;
+using testing::Order;
 
 constexpr int64_t kVocabulary = 19;
 constexpr int64_t kLongest = 40;
@@ -28,29 +29,6 @@ std::vector<int32_t> positions_of(int64_t rows) {
   }
   return positions;
 }
-
-struct Order {
-  std::vector<int32_t> rows, ids, starts;
-
-  explicit Order(const std::vector<int32_t>& tokens) : rows(tokens.size()) {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      rows[i] = static_cast<int32_t>(i);
-    }
-    std::stable_sort(rows.begin(), rows.end(), [&](int32_t a, int32_t b) {
-      return tokens[static_cast<size_t>(a)] < tokens[static_cast<size_t>(b)];
-    });
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const int32_t id = tokens[static_cast<size_t>(rows[i])];
-      if (ids.empty() || ids.back() != id) {
-        ids.push_back(id);
-        starts.push_back(static_cast<int32_t>(i));
-      }
-    }
-    starts.push_back(static_cast<int32_t>(rows.size()));
-  }
-
-  TokenOrder view() { return {ints(rows), ints(ids), ints(starts)}; }
-};
 
 TEST(Embed, HandMadeValues) {
   const auto backend = make_cpu_backend(2);

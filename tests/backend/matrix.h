@@ -62,6 +62,30 @@ inline View ints(std::vector<int32_t>& values) {
   return make_view(values.data(), DType::i32, 1, static_cast<int64_t>(values.size()));
 }
 
+// The rows of each token id, in the order of the ids.
+struct Order {
+  std::vector<int32_t> rows, ids, starts;
+
+  explicit Order(const std::vector<int32_t>& tokens) : rows(tokens.size()) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i] = static_cast<int32_t>(i);
+    }
+    std::stable_sort(rows.begin(), rows.end(), [&](int32_t a, int32_t b) {
+      return tokens[static_cast<size_t>(a)] < tokens[static_cast<size_t>(b)];
+    });
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const int32_t id = tokens[static_cast<size_t>(rows[i])];
+      if (ids.empty() || ids.back() != id) {
+        ids.push_back(id);
+        starts.push_back(static_cast<int32_t>(i));
+      }
+    }
+    starts.push_back(static_cast<int32_t>(rows.size()));
+  }
+
+  backend::TokenOrder view() { return {ints(rows), ints(ids), ints(starts)}; }
+};
+
 // Everything an op wrote, as doubles, one part after the other.
 using Results = std::vector<double>;
 

@@ -27,21 +27,7 @@ std::vector<int32_t> tokens_of(const std::vector<int>& lengths) {
 
 // As a batch of fixed capacity has it: `spare` more rows, and empty runs at the end.
 TokenOrder put_order(Lab& lab, const std::vector<int32_t>& tokens, size_t spare) {
-  std::vector<int32_t> rows, ids, starts;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    rows.push_back(static_cast<int32_t>(i));
-  }
-  std::stable_sort(rows.begin(), rows.end(), [&](int32_t a, int32_t b) {
-    return tokens[static_cast<size_t>(a)] < tokens[static_cast<size_t>(b)];
-  });
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const int32_t id = tokens[static_cast<size_t>(rows[i])];
-    if (ids.empty() || ids.back() != id) {
-      ids.push_back(id);
-      starts.push_back(static_cast<int32_t>(i));
-    }
-  }
-  starts.push_back(static_cast<int32_t>(rows.size()));
+  auto [rows, ids, starts] = testing::Order(tokens);
   rows.resize(rows.size() + spare);
   ids.resize(ids.size() + spare);
   starts.resize(starts.size() + spare, starts.back());
