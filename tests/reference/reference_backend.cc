@@ -1,6 +1,6 @@
 #include "reference/reference_backend.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "reference/adam.h"
 #include "reference/add_rows.h"
@@ -41,11 +41,17 @@ class ReferenceBackend final : public backend::Backend {
   Buffer allocate(size_t bytes) override {
     return Buffer(::operator new(bytes + 1), bytes, Memory::host, [](void* memory) { ::operator delete(memory); });
   }
-  void upload(const View& to, const void* from) override { std::memcpy(to.data, from, to.bytes()); }
-  void download(void* to, const ConstView& from) override { std::memcpy(to, from.data, from.bytes()); }
+  void upload(const View& to, const void* from) override { copy_bytes(to.data, from, to.bytes()); }
+  void download(void* to, const ConstView& from) override { copy_bytes(to, from.data, from.bytes()); }
 
   void run(const op::Any& any) override {
     std::visit([](const auto& op) { compute(op); }, any);
+  }
+
+ private:
+  // Of nothing the address may be null, which memcpy does not allow.
+  static void copy_bytes(void* to, const void* from, size_t bytes) {
+    std::copy_n(static_cast<const char*>(from), bytes, static_cast<char*>(to));
   }
 };
 

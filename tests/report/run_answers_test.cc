@@ -53,6 +53,21 @@ TEST(RunAnswers, ValidationsWithoutALossAreNotCalledNone) {
   EXPECT_EQ(ask("trained_enough", run).label, "too_early");
 }
 
+// A model that learns nothing: every validation has the same loss, and no BLEU was measured.
+TEST(RunAnswers, EqualLossesWithoutBleuHaveAnAnswer) {
+  observe::RunData run = MadeRun{.validations = 7}.make(1);
+  for (observe::ValidPoint& point : run.ranks[0].valid) {
+    point.nll = 2.5;
+    point.bleu = observe::kUnknown;
+  }
+  for (const char* question : {"trained_enough", "overfitting"}) {
+    const Asked asked = ask(question, run);
+    EXPECT_FALSE(asked.label.empty()) << question;
+    EXPECT_FALSE(asked.answer.empty()) << question;
+    EXPECT_NE(asked.label, "no_validation") << question;
+  }
+}
+
 TEST(RunAnswers, APriceIsOfAllHosts) {
   observe::RunData run = MadeRun{}.make(1);
   EXPECT_EQ(ask("how_long", run, {}, {}, 0, 3.6).answer.find("of all hosts"), std::string::npos);
