@@ -79,7 +79,9 @@ class Backend {
   virtual void use_algorithms(const std::string& /*table*/, const std::string& /*name*/) {}
 
   // ---- memory
-  virtual Buffer allocate(size_t bytes) = 0;                   // uninitialised; may throw OutOfMemory
+  virtual Buffer allocate(size_t bytes) = 0;  // uninitialised; may throw OutOfMemory
+  // Host memory that the device reads and writes at full speed. On a GPU machine some GB of it take seconds.
+  virtual Buffer allocate_host(size_t bytes) { return allocate(bytes); }
   virtual void upload(const View& to, const void* from) = 0;   // `from`: host memory; `to`: contiguous
   virtual void download(void* to, const ConstView& from) = 0;  // `to`: host memory; `from`: contiguous; waits
   void copy(const View& to, const ConstView& from) { run(op::Copy{.to = to, .from = from}); }

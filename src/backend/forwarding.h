@@ -24,6 +24,7 @@ class ForwardingBackend : public Backend {
     inner_.use_algorithms(table, name);
   }
   Buffer allocate(size_t bytes) override { return inner_.allocate(bytes); }
+  Buffer allocate_host(size_t bytes) override { return inner_.allocate_host(bytes); }
   void upload(const View& to, const void* from) override { inner_.upload(to, from); }
   void download(void* to, const ConstView& from) override { inner_.download(to, from); }
   void run(const op::Any& op) override { inner_.run(op); }

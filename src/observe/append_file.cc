@@ -50,4 +50,6 @@ void AppendFile::truncate(int64_t size) {
 
 void AppendFile::sync() { fdatasync(file_); }
 
+Descriptor AppendFile::duplicate() const { return Descriptor(fcntl(file_, F_DUPFD_CLOEXEC, 0)); }
+
 }  // namespace tandem::observe

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "core/file.h"
+
 namespace tandem::observe {
 
 class AppendFile {
@@ -19,8 +21,9 @@ class AppendFile {
   AppendFile& operator=(const AppendFile&) = delete;
 
   void append(std::string_view piece);
-  void truncate(int64_t size);  // fails if the system refuses
-  void sync();                  // flushes to the disk
+  void truncate(int64_t size);   // fails if the system refuses
+  void sync();                   // flushes to the disk
+  Descriptor duplicate() const;  // the open file, for a thread that flushes it
 
   const std::filesystem::path& path() const { return path_; }
   int64_t size() const { return size_; }

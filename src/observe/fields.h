@@ -162,7 +162,7 @@ inline constexpr Field<TrainPoint> kTrainFields[] = {
     {"data_seconds", "s", Merge::sum, &TrainPoint::data_seconds, "the part that waits for data"},
     {"idle_seconds", "s", Merge::sum, &TrainPoint::idle_seconds, "between two steps, by the device's clock"},
     {"validation_seconds", "s", Merge::sum, &TrainPoint::validation_seconds, "validations, beside the steps"},
-    {"checkpoint_seconds", "s", Merge::sum, &TrainPoint::checkpoint_seconds, "checkpoints, beside the steps"},
+    {"checkpoint_seconds", "s", Merge::sum, &TrainPoint::checkpoint_seconds, "how long training stood still for checkpoints"},
     {"flops", "FLOP", Merge::sum, &TrainPoint::flops, "of the model, for this rank's tokens", kMostFlops},
     {"rows", "", Merge::sum, &TrainPoint::rows, "rows of both sides that this rank worked through"},
     {"dead_rows", "", Merge::sum, &TrainPoint::dead_rows, "those of them that hold no token"},
@@ -208,7 +208,7 @@ inline constexpr TextField kSampleTexts[] = {
 };
 
 inline constexpr TextField kEventTexts[] = {
-    {"event", "`skipped`, `rollback` or `end`"},
+    {"event", "`skipped`, `rollback`, `checkpoint failed` or `end`"},
     {"details", "for people"},
 };
 

@@ -32,6 +32,7 @@ class MetricsWriter {
   void cut_after(int64_t last);
 
   void sync() { file_->sync(); }
+  Descriptor duplicate() const { return file_->duplicate(); }
 
  private:
   void close_segment();

@@ -36,6 +36,7 @@ class RunLog {
 
   // Flushes the metrics to the disk, for example after a validation.
   void sync() { metrics_.sync(); }
+  Descriptor metrics() const { return metrics_.duplicate(); }  // the open file
   void finish(bool success);
 
  private:

@@ -25,8 +25,8 @@ int64_t end_of(const std::vector<dist::ShardPieces>& shards) {
   return end;
 }
 
-void gather(std::vector<float>& whole, const std::vector<dist::ShardPieces>& shards, const float* own,
-            dist::Communicator& host) {
+// Sends each rank's part to all; `whole` may be null.
+void gather(float* whole, const std::vector<dist::ShardPieces>& shards, const float* own, dist::Communicator& host) {
   std::vector<float> part;
   for (int rank = 0; rank < host.size(); ++rank) {
     const dist::ShardPieces& pieces = shards[static_cast<size_t>(rank)];
@@ -36,7 +36,9 @@ void gather(std::vector<float>& whole, const std::vector<dist::ShardPieces>& sha
     }
     host.broadcast(host_view(part.data(), 1, std::ssize(part)), rank);
     for (const dist::ShardPiece& piece : pieces) {
-      std::copy_n(part.data() + piece.first, piece.count, whole.data() + piece.begin);
+      if (whole != nullptr) {
+        std::copy_n(part.data() + piece.first, piece.count, whole + piece.begin);
+      }
     }
   }
 }
@@ -44,24 +46,36 @@ void gather(std::vector<float>& whole, const std::vector<dist::ShardPieces>& sha
 }  // namespace
 
 HostTensors::HostTensors(backend::Backend& backend, const ModelState& weights, const optim::Optimizer& optimizer,
-                         const GradientUpdate& update, dist::Communicator& host, HostCopy::Purpose purpose)
-    : rank_(host.rank()),
+                         const GradientUpdate& update, dist::Communicator& host, Purpose purpose)
+    : host_(&host),
+      purpose_(purpose),
       flat_(weights.masters().size()),
-      weights_(backend, weights.masters(), purpose),
-      average_(backend, weights.average(), purpose) {
-  const std::vector<dist::ShardPieces> shards = update.shards(host);
+      weights_(backend, purpose == save_not ? View{} : weights.masters(), purpose == save),
+      average_(backend, purpose == save_not ? View{} : weights.average(), purpose == save) {
+  const std::vector<dist::ShardPieces> sharded = update.shards(host);
   for (const optim::Slot& slot : optimizer.slots()) {
-    HostSlot& added = slots_.emplace_back(HostSlot{slot, HostCopy(backend, slot.view, purpose), {}, {}});
+    std::vector<dist::ShardPieces> shards;
     if (slot.extent == optim::Slot::Extent::parameters) {
-      added.shards = shards;
+      shards = sharded;
     } else if (slot.extent == optim::Slot::Extent::own && host.size() > 1) {
-      added.shards = one_after_the_other(slot.view.size(), host.size());
+      shards = one_after_the_other(slot.view.size(), host.size());
     }
-    if (!added.shards.empty()) {
+    const bool whole = shards.empty();
+    HostCopy own(backend, whole && purpose == save_not ? View{} : slot.view, whole && purpose == save);
+    HostSlot& added = slots_.emplace_back(HostSlot{slot, std::move(own), std::move(shards), {}});
+    if (!whole && purpose != save_not) {
       added.whole.resize(static_cast<size_t>(std::max(flat_, end_of(added.shards))));
-      if (purpose == HostCopy::read) {
-        gather(added.whole, added.shards, added.own.view().host<float>(), host);
-      }
+    }
+  }
+}
+
+void HostTensors::read() {
+  weights_.read();
+  average_.read();
+  for (HostSlot& slot : slots_) {
+    slot.own.read();
+    if (!slot.shards.empty()) {
+      gather(slot.whole.empty() ? nullptr : slot.whole.data(), slot.shards, slot.own.view().host<float>(), *host_);
     }
   }
 }
@@ -76,6 +90,9 @@ View HostTensors::HostSlot::view(int64_t flat) const {
 }
 
 store::CheckpointTensors HostTensors::views() const {
+  if (purpose_ == save_not) {
+    return {};
+  }
   store::CheckpointTensors all{weights_.view(), {}, average_.view()};
   for (const HostSlot& slot : slots_) {
     all.slots.push_back({slot.slot.name, slot.view(flat_), slot.slot.extent == optim::Slot::Extent::parameters});
@@ -88,7 +105,7 @@ void HostTensors::commit() {
   average_.commit();
   for (HostSlot& slot : slots_) {
     if (!slot.shards.empty()) {
-      for (const dist::ShardPiece& piece : slot.shards[static_cast<size_t>(rank_)]) {
+      for (const dist::ShardPiece& piece : slot.shards[static_cast<size_t>(host_->rank())]) {
         std::copy_n(slot.whole.data() + piece.begin, piece.count, slot.own.view().host<float>() + piece.first);
       }
     }

@@ -9,28 +9,27 @@
 
 namespace tandem::train {
 
-// A contiguous f32 view in host memory: the view itself if it lies there, else a copy. What is written to it takes
-// effect with commit().
+// A contiguous f32 view in host memory: the view itself if it lies there, else a copy with room for it; `apart`: a copy
+// in any case.
 class HostCopy {
  public:
-  enum Purpose : uint8_t { read, write };  // for `write`, the initial content is undefined
-
   // An empty view stays empty.
-  HostCopy(backend::Backend& backend, const View& view, Purpose purpose) : backend_(&backend), target_(view) {
-    if (view.memory == Memory::device && !view.empty()) {
-      copy_.resize(static_cast<size_t>(view.size()));
-      if (purpose == read) {
-        backend.download(copy_.data(), view);
-      }
+  HostCopy(backend::Backend& backend, const View& view, bool apart) : backend_(&backend), target_(view) {
+    if (!view.empty() && (apart || view.memory == Memory::device)) {
+      copy_ = backend.allocate_host(view.bytes());
     }
   }
-  HostCopy(HostCopy&&) = default;
 
-  View view() const { return copy_.empty() ? target_ : host_view(copy_.data(), target_.rows, target_.cols); }
-
+  View view() const { return copy_.data() == nullptr ? target_ : copy_.view(DType::f32, target_.rows, target_.cols); }
+  // Copies what the original view holds now.
+  void read() {
+    if (copy_.data() != nullptr) {
+      backend_->download(copy_.data(), target_);
+    }
+  }
   // Copies what was written back to the original view.
   void commit() {
-    if (!copy_.empty()) {
+    if (copy_.data() != nullptr) {
       backend_->upload(target_, copy_.data());
       backend_->wait();
     }
@@ -39,20 +38,26 @@ class HostCopy {
  private:
   backend::Backend* backend_;
   View target_;
-  std::vector<float> copy_;
+  Buffer copy_;
 };
 
 // All tensors of a checkpoint. If the optimizer is sharded, its whole state is gathered from all ranks, so every rank
-// must make one for reading.
+// must have one for saving, also one that keeps nothing.
 class HostTensors {
  public:
+  enum Purpose : uint8_t {
+    save,      // read() copies the state aside, so that training may go on while the copy is written
+    save_not,  // read() gives this rank's shards to the others and keeps nothing
+    load,      // what is written to the views takes effect with commit()
+  };
+
   // host: communicator of all ranks, for host memory.
   HostTensors(backend::Backend& backend, const ModelState& weights, const optim::Optimizer& optimizer,
-              const GradientUpdate& update, dist::Communicator& host, HostCopy::Purpose purpose);
+              const GradientUpdate& update, dist::Communicator& host, Purpose purpose);
 
-  store::CheckpointTensors views() const;
-  // After writing: copies this rank's part back to the backend's memory.
-  void commit();
+  void read();                             // for saving; called by all ranks
+  store::CheckpointTensors views() const;  // empty for save_not
+  void commit();                           // for loading: copies this rank's part back to the backend's memory
 
  private:
   struct HostSlot {
@@ -64,7 +69,8 @@ class HostTensors {
     View view(int64_t flat) const;
   };
 
-  int rank_;
+  dist::Communicator* host_;
+  Purpose purpose_;
   int64_t flat_;
   HostCopy weights_, average_;
   std::vector<HostSlot> slots_;

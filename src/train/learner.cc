@@ -51,7 +51,7 @@ Learner::Learner(backend::Backend& backend, const TrainConfig& config, const dat
 }
 
 void Learner::begin(const std::function<void(const View& weights)>& change) {
-  HostCopy masters(backend_, weights().masters(), HostCopy::write);
+  HostCopy masters(backend_, weights().masters(), false);
   initialize(masters.view(), model().parameters(), seed_);
   change(masters.view());
   masters.commit();
@@ -69,7 +69,7 @@ void Learner::resume(int64_t updates, bool with_average) {
   set_updates(updates);
 }
 
-HostTensors Learner::host_tensors(HostCopy::Purpose purpose) {
+HostTensors Learner::host_tensors(HostTensors::Purpose purpose) {
   return {backend_, weights(), optimizer(), update(), host_, purpose};
 }
 

@@ -38,7 +38,7 @@ class Learner {
   void begin(const std::function<void(const View& weights)>& change = [](const View&) {});
   // Call after writing the host tensors: derives the rest of the state from them. updates: number of updates so far.
   void resume(int64_t updates, bool with_average);
-  HostTensors host_tensors(HostCopy::Purpose purpose);
+  HostTensors host_tensors(HostTensors::Purpose purpose);
 
   // ---- steps
   // Input of a step's ops; number: of the step, from 0.

@@ -76,22 +76,40 @@ std::optional<RunCheckpoints::Loaded> RunCheckpoints::resume() {
   return loaded;
 }
 
-void RunCheckpoints::save(store::CheckpointState state) {
+void RunCheckpoints::save(store::CheckpointState state, std::function<void()> before) {
   learner_.update().complete(learner_.weights().average());
-  const HostTensors tensors = learner_.host_tensors(HostCopy::read);
+  writing_.settle();  // its thread reads the tensors
+  tensors_.read();
   if (run_.keeps_checkpoints()) {
     state.micro_batch = learner_.fixed_micro_batch();
-    const store::Checkpoint checkpoint{state, run_.settings(), data_.source.bytes(),
-                                       data_.joint ? "" : data_.target.front().bytes()};
-    const auto& root = run_.directory().root();
-    const auto directory = store::save_checkpoint(root, checkpoint, learner_.model().parameters(), tensors.views());
-    if (state.best_score && state.best_step == state.step) {
-      store::set_best(root, directory);
-    }
-    const store::KeptCheckpoints keep{.newest = config_.checkpoint.keep_last, .best = config_.checkpoint.keep_best};
-    store::remove_old_checkpoints(root, keep, config_.stop.metric);
+    writing_.begin([this, before = std::move(before),
+                    checkpoint = store::Checkpoint{std::move(state), run_.settings(), data_.source.bytes(),
+                                                   data_.joint ? "" : data_.target.front().bytes()}] {
+      before();
+      write(checkpoint);
+    });
   }
+}
+
+void RunCheckpoints::write(const store::Checkpoint& checkpoint) const {
+  const auto& root = run_.directory().root();
+  const auto directory = store::save_checkpoint(root, checkpoint, learner_.model().parameters(), tensors_.views());
+  if (checkpoint.state.best_score && checkpoint.state.best_step == checkpoint.state.step) {
+    store::set_best(root, directory);
+  }
+  const store::KeptCheckpoints keep{.newest = config_.checkpoint.keep_last, .best = config_.checkpoint.keep_best};
+  store::remove_old_checkpoints(root, keep, config_.stop.metric);
+}
+
+void RunCheckpoints::finish() {
+  const std::string failure = writing_.settle();
+  require(failure.empty(), "{}", failure);
   run_.barrier();
+}
+
+std::optional<RunCheckpoints::Loaded> RunCheckpoints::load_newest() {
+  writing_.settle();
+  return load(store::find_latest(run_.directory().root()));
 }
 
 std::optional<RunCheckpoints::Loaded> RunCheckpoints::load(const std::optional<std::filesystem::path>& found) {
@@ -114,7 +132,7 @@ std::optional<RunCheckpoints::Loaded> RunCheckpoints::load(const std::optional<s
 void RunCheckpoints::load_tensors_of(const std::optional<std::filesystem::path>& checkpoint, int from, bool shared,
                                      int64_t updates) {
   bool with_average = false;
-  HostTensors tensors = learner_.host_tensors(HostCopy::write);
+  HostTensors tensors = learner_.host_tensors(HostTensors::load);
   const store::CheckpointTensors all = tensors.views();
   if (run_.rank() == from) {
     with_average = store::load_tensors(*checkpoint, learner_.model().parameters(), all);

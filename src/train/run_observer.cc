@@ -1,5 +1,7 @@
 #include "train/run_observer.h"
 
+#include <unistd.h>
+
 #include "core/file.h"
 #include "core/human.h"
 #include "core/log.h"
@@ -60,8 +62,10 @@ void RunObserver::rewind(int64_t done) {
 }
 
 void RunObserver::sync() {
-  const std::lock_guard lock(mutex_);
-  log_.sync();
+  std::unique_lock lock(mutex_);
+  const Descriptor metrics = log_.metrics();
+  lock.unlock();  // a disk may take its time, during which records are written
+  ::fdatasync(metrics.get());
 }
 
 void RunObserver::write_validation(const ValidationResult& result, const store::CheckpointState& state,

@@ -23,7 +23,7 @@ class RunObserver {
   // Logs a validation and writes its records: "valid" and one "sample" for each sample translation.
   void write_validation(const ValidationResult& result, const store::CheckpointState& state, double seconds);
   void rewind(int64_t done);
-  void sync();
+  void sync();  // flushes the metrics to the disk; from any thread
   // Writes report.html, .md and .json to the run directory, on the first rank. If that fails, logs a warning.
   void write_report();
   void finish(bool success);

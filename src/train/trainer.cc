@@ -25,8 +25,6 @@ namespace {
 
 constexpr uint32_t kCheckPurpose = 0xC4EC;  // purpose in Philox's counter: choosing the steps to check
 
-struct StopAsked {};  // thrown and caught inside a validation
-
 // The backend, and its decorator that checks it against the CPU, if wanted.
 struct Device {
   Device(const TrainConfig& config, double check_share)
@@ -71,6 +69,7 @@ class Training {
   int64_t given() const { return state_.step + static_cast<int64_t>(given_.size()); }  // steps given so far
   bool wants_pause() const;  // because of a clock or a signal, which other ranks do not see
   RunClock agreed_clock() const { return {state_.elapsed_seconds, validated_at_, saved_at_}; }
+  int agreed_signal() { return static_cast<int>(run_.largest(signals_.stop_signal())); }
   void agree_on_time();
   void agree();  // exchanges what all ranks act on in a pause
 
@@ -83,9 +82,9 @@ class Training {
   std::unique_ptr<dist::Communicator> own_communicator_;
   dist::Communicator& communicator_;  // adds up gradients
   Learner learner_;
-  RunCheckpoints checkpoints_;
-  Validator validator_;
   std::optional<RunObserver> observer_;
+  RunCheckpoints checkpoints_;  // after the observer, which its thread uses
+  Validator validator_;
   Signals signals_;
 
   store::CheckpointState state_;
@@ -194,6 +193,7 @@ TrainOutcome Training::run() {
   if (saved_step_ != state_.step) {
     save();
   }
+  checkpoints_.finish();
   const std::string reason = end ? *end : fmt::format("stopped by signal {}", stop_signal_);
   event("end", reason);
   observer_->finish(end.has_value());
@@ -244,6 +244,10 @@ void Training::take_results(size_t under_way) {
     given_.pop_front();
     report_step();
   }
+  if (const std::string problem = checkpoints_.take_problem(); !problem.empty()) {
+    log::warning("{}", problem);
+    event("checkpoint failed", problem);
+  }
 }
 
 void Training::count(const GivenStep& given, const StepResult& result) {
@@ -265,7 +269,7 @@ void Training::roll_back() {
           "training diverged: {} steps in a row were not finite at step {}, after {} rollbacks; lower "
           "schedule.learning_rate or set optimizer.max_gradient_norm, then start over",
           failed.skipped_in_a_row, failed.step, failed.rollbacks);
-  go_on_from(checkpoints_.load(store::find_latest(run_.directory().root())));
+  go_on_from(checkpoints_.load_newest());
   state_ = rolled_back(failed, state_, config_.nonfinite.lr_factor);
   log::warning("{} steps in a row were not finite: back to step {}, learning rate times {:g}", failed.skipped_in_a_row,
                grouped(state_.step), state_.learning_rate_factor);
@@ -287,36 +291,28 @@ void Training::start_batches() {
 std::optional<ValidationResult> Training::validate() {
   const Stopwatch watch;
   log::status(fmt::format("validating at step {}", state_.step));
-  ValidationResult result;
-  try {
-    learner_.update().complete(learner_.weights().average());
-    learner_.weights().with_average([&] {
-      Arena arena([this](size_t bytes) { return backend_.allocate(bytes); });
-      result = validator_.run(learner_.weights().weights(), arena, [this] {
-        if (signals_.stop_signal() != 0 && run_.size() == 1) {
-          throw StopAsked();
-        }
-      });
-    });
-  } catch (const StopAsked&) {
-    log::info("the validation at step {} is skipped: a signal asks to stop", grouped(state_.step));
-    stop_signal_ = signals_.stop_signal();
-    return std::nullopt;
-  }
+  std::optional<ValidationResult> result;
+  learner_.update().complete(learner_.weights().average());
+  learner_.weights().with_average([&] {
+    Arena arena([this](size_t bytes) { return backend_.allocate(bytes); });
+    result = validator_.run(learner_.weights().weights(), arena, [this] { return signals_.stop_signal() != 0; });
+  });
   agree_on_time();
   meter_.add_validation(watch.seconds());
+  if (!result) {
+    log::info("the validation at step {} is skipped: a signal asks to stop", grouped(state_.step));
+    stop_signal_ = agreed_signal();
+    return std::nullopt;
+  }
   validated_at_ = state_.elapsed_seconds;
-  count_validation(state_, result.metrics(), config_.stop.metric);
-  observer_->write_validation(result, state_, watch.seconds());
+  count_validation(state_, result->metrics(), config_.stop.metric);
+  observer_->write_validation(*result, state_, watch.seconds());
   return result;
 }
 
 void Training::save() {
   const Stopwatch watch;
-  if (observer_) {
-    observer_->sync();
-  }
-  checkpoints_.save(state_);
+  checkpoints_.save(state_, observer_ ? [this] { observer_->sync(); } : std::function<void()>([] {}));
   agree_on_time();
   save_asked_ = false;
   saved_step_ = state_.step;
@@ -335,7 +331,7 @@ void Training::agree_on_time() { state_.elapsed_seconds = run_.broadcast(state_.
 
 void Training::agree() {
   agree_on_time();
-  stop_signal_ = static_cast<int>(run_.largest(signals_.stop_signal()));
+  stop_signal_ = agreed_signal();
   save_asked_ = run_.largest(signals_.take_save_request() || save_asked_ ? 1 : 0) > 0;
   pause_asked_ = false;
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stop_token>
+#include <tuple>
 
 #include "core/log.h"
 #include "core/parse.h"
@@ -35,7 +37,8 @@ size_t planned_bytes_for(const backend::Backend& backend, const model::ModelConf
 }
 
 PairLoss evaluate_parts(backend::Backend& backend, const model::Transformer& model, const nn::Weights& weights,
-                        const std::vector<Ids>& source, const std::vector<Ids>& target, int64_t most, Arena& arena) {
+                        const std::vector<Ids>& source, const std::vector<Ids>& target, int64_t most, Arena& arena,
+                        const std::function<bool()>& stop) {
   PairLoss result;
   const Buffer memory = backend.allocate(sizeof(backend::LossTotals));
   const View words = memory.view(DType::i32, 1, sizeof(backend::LossTotals) / sizeof(int32_t));
@@ -60,7 +63,7 @@ PairLoss evaluate_parts(backend::Backend& backend, const model::Transformer& mod
       source_tokens = target_tokens = 0;
     }
   };
-  for (size_t i = 0; i < source.size(); ++i) {
+  for (size_t i = 0; i < source.size() && !stop(); ++i) {
     if (source[i].size() + 1 > limit || target[i].size() + 1 > limit) {
       ++result.too_long;
       continue;
@@ -118,11 +121,12 @@ size_t planned_evaluation_bytes(const backend::Backend& backend, const model::Mo
 }
 
 PairLoss evaluate_loss(backend::Backend& backend, model::Transformer& model, const nn::Weights& weights,
-                       const std::vector<Ids>& source, const std::vector<Ids>& target, Arena& arena) {
+                       const std::vector<Ids>& source, const std::vector<Ids>& target, Arena& arena,
+                       const std::function<bool()>& stop) {
   require(source.size() == target.size(), "{} source and {} target sentences", source.size(), target.size());
   for (int64_t tokens = most_tokens(model.config());;) {
     try {
-      return evaluate_parts(backend, model, weights, source, target, tokens, arena);
+      return evaluate_parts(backend, model, weights, source, target, tokens, arena, stop);
     } catch (const backend::OutOfMemory& error) {
       arena.clear();
       if (tokens == model.config().max_length) {
@@ -175,50 +179,80 @@ Validator::Validator(backend::Backend& backend, model::Transformer& model, const
   }
 }
 
-ValidationResult Validator::run(const nn::Weights& weights, Arena& arena, const std::function<void()>& between) {
+std::optional<ValidationResult> Validator::run(const nn::Weights& weights, Arena& arena,
+                                               const std::function<bool()>& stop) {
   ValidationResult result;
-  result.valid = loss(weights, valid_source_, valid_target_, arena);
-  result.train = loss(weights, train_source_, train_target_, arena);
+  for (const auto& [loss_of, source, target] : {std::tuple(&result.valid, &valid_source_, &valid_target_),
+                                                std::tuple(&result.train, &train_source_, &train_target_)}) {
+    const std::optional<PairLoss> measured = loss(weights, *source, *target, arena, stop);
+    if (!measured) {
+      return std::nullopt;
+    }
+    *loss_of = *measured;
+  }
   arena.clear();                                              // decoding needs the memory
   const bool sound = std::isfinite(result.valid.totals.nll);  // the same value on all ranks
   if (config_.decode && !valid_source_.empty() && !sound) {
     log::warning("the validation loss is not a number, so nothing is translated");
-  } else if (config_.decode && !valid_source_.empty()) {
-    translate(result, weights, between);
+  } else if (config_.decode && !valid_source_.empty() && !translate(result, weights, stop)) {
+    return std::nullopt;
   }
   return result;
 }
 
-PairLoss Validator::loss(const nn::Weights& weights, const std::vector<Ids>& source, const std::vector<Ids>& target,
-                         Arena& arena) {
-  PairLoss result = evaluate_loss(backend_, model_, weights, part_of(source, run_), part_of(target, run_), arena);
-  double sums[] = {result.totals.smoothed, result.totals.nll, result.totals.correct, result.totals.tokens,
-                   static_cast<double>(result.too_long)};
-  run_.group().communicator().all_reduce(host_view(sums, 1, 5));
+std::optional<PairLoss> Validator::loss(const nn::Weights& weights, const std::vector<Ids>& source,
+                                        const std::vector<Ids>& target, Arena& arena,
+                                        const std::function<bool()>& stop) {
+  bool stopped = false;  // once true it stays so, whatever stop() says later
+  PairLoss result = evaluate_loss(backend_, model_, weights, part_of(source, run_), part_of(target, run_), arena,
+                                  [&] { return stopped = stopped || stop(); });
+  double sums[] = {result.totals.smoothed,
+                   result.totals.nll,
+                   result.totals.correct,
+                   result.totals.tokens,
+                   static_cast<double>(result.too_long),
+                   stopped ? 1.0 : 0.0};
+  run_.group().communicator().all_reduce(host_view(sums, 1, 6));
+  if (sums[5] > 0) {
+    return std::nullopt;
+  }
   result.totals = {sums[0], sums[1], sums[2], sums[3]};
   result.too_long = static_cast<int64_t>(sums[4]);
   return result;
 }
 
-void Validator::translate(ValidationResult& result, const nn::Weights& weights, const std::function<void()>& between) {
+bool Validator::translate(ValidationResult& result, const nn::Weights& weights, const std::function<bool()>& stop) {
   decode::BatchDecoder decoder(backend_, model_, weights);
   TranslateOptions options;
   options.search = {.beam = config_.beam, .alpha = config_.alpha};
-  options.call.on_progress = [&between, status = decode::translation_status()](const CallProgress& progress) {
-    if (between) {
-      between();
+  std::stop_source stopping;
+  options.call.on_progress = [&, status = decode::translation_status()](const CallProgress& progress) {
+    if (stop()) {
+      stopping.request_stop();
     }
     status(progress);
   };
+  options.call.stop = stopping.get_token();
   decode::LineTranslator translator(decoder, data_.subwords(Side::source), data_.subwords(Side::target), threads_);
-  const std::vector<std::string> translations =
-      gather_lines(run_, translator.translate_best(part_of(text_.source, run_), options));
+  std::vector<std::string> own;
+  try {
+    own = translator.translate_best(part_of(text_.source, run_), options);
+  } catch (const Error&) {
+    if (!stopping.stop_requested()) {
+      throw;
+    }
+  }
+  if (run_.largest(stopping.stop_requested() ? 1 : 0) > 0) {
+    return false;
+  }
+  const std::vector<std::string> translations = gather_lines(run_, own);
   result.bleu = text::corpus_score_with_interval(translations, {text_.target}, text::BleuOptions{});
   result.bleu_signature = text::signature(text::BleuOptions{}, 1);
   result.chrf = text::corpus_score(translations, {text_.target}, text::ChrfOptions{}).score;
   for (size_t i = 0; i < std::min(translations.size(), static_cast<size_t>(config_.samples)); ++i) {
     result.samples.push_back({text_.source[i], text_.target[i], translations[i]});
   }
+  return true;
 }
 
 }  // namespace tandem::train

@@ -32,8 +32,10 @@ struct PairLoss {
 // Bytes of arena that evaluate_loss() needs on a backend with fixed capacities.
 size_t planned_evaluation_bytes(const backend::Backend& backend, const model::ModelConfig& model, DType compute);
 
-PairLoss evaluate_loss(backend::Backend& backend, model::Transformer& model, const nn::Weights& weights,
-                       const std::vector<Ids>& source, const std::vector<Ids>& target, Arena& arena);
+// stop: asked between passes; if it is true, the rest is left out.
+PairLoss evaluate_loss(
+    backend::Backend& backend, model::Transformer& model, const nn::Weights& weights, const std::vector<Ids>& source,
+    const std::vector<Ids>& target, Arena& arena, const std::function<bool()>& stop = [] { return false; });
 
 // ---- a validation
 
@@ -59,14 +61,15 @@ class Validator {
   Validator(backend::Backend& backend, model::Transformer& model, const data::Prepared& data, const TrainConfig& config,
             GroupRun& run);
 
-  // Called by all ranks, with the same result on all. `between` is called before every batch that is decoded; an
-  // exception from it ends the validation.
-  ValidationResult run(const nn::Weights& weights, Arena& arena, const std::function<void()>& between);
+  // Called by all ranks, with the same result on all. stop: asked between batches; if it is true on any rank, all give
+  // up and the result is nothing.
+  std::optional<ValidationResult> run(const nn::Weights& weights, Arena& arena, const std::function<bool()>& stop);
 
  private:
-  PairLoss loss(const nn::Weights& weights, const std::vector<Ids>& source, const std::vector<Ids>& target,
-                Arena& arena);
-  void translate(ValidationResult& result, const nn::Weights& weights, const std::function<void()>& between);
+  // Nothing is in the result, or false is returned, if a rank has given up.
+  std::optional<PairLoss> loss(const nn::Weights& weights, const std::vector<Ids>& source,
+                               const std::vector<Ids>& target, Arena& arena, const std::function<bool()>& stop);
+  bool translate(ValidationResult& result, const nn::Weights& weights, const std::function<bool()>& stop);
 
   backend::Backend& backend_;
   model::Transformer& model_;

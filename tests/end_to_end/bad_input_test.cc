@@ -1,4 +1,5 @@
 // Bad input of every kind: one clear sentence, a non-zero exit, no partial output, no crash.
+#include <signal.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -170,18 +171,76 @@ TEST_F(BadInput, FullDiskAndUnwritableDirectory) {
   EXPECT_FALSE(fs::exists(directory_ / "disk/data"));
   fs::remove(directory_ / "disk/filler");
 
-  // Room for about one checkpoint: the second one fails, the first one stays whole.
-  const Result full = run(train_arguments(directory_, "disk/run", 400, {"checkpoint.every_steps=5"}));
-  EXPECT_EQ(full.exit_code, 1) << full.err;
-  EXPECT_NE(full.err.find("space"), std::string::npos) << full.err;
-  if (fs::exists(directory_ / "disk/run/latest")) {
-    EXPECT_EQ(run({"inspect", directory_.at("disk/run")}).exit_code, 0);
-  }
   umount(directory_.at("disk").c_str());
 
   expect_refused(train_arguments(directory_, "config.toml", 5), {"config.toml"});
   expect_refused({"train", directory_.at("config.toml"), "data=" + directory_.at("data"), "run=/proc/run"},
                  {"/proc/run"});
+}
+
+// A small disk, and the bytes of a checkpoint that is written to it.
+class SmallDisk : public BadInput {
+ protected:
+  void SetUp() override {
+    BadInput::SetUp();
+    if (geteuid() != 0) {
+      GTEST_SKIP() << "only root can mount the small disk that this test fills";
+    }
+    ASSERT_EQ(run(train_arguments(directory_, "run", 2)).exit_code, 0);
+    for (const auto& file : fs::recursive_directory_iterator(directory_ / "run/checkpoints")) {
+      checkpoint_ += file.is_regular_file() ? file.file_size() : 0;
+    }
+    ASSERT_GT(checkpoint_, 10000U);
+    fs::create_directory(directory_ / "disk");
+    const std::string size = "size=" + std::to_string(4 * checkpoint_ + (1 << 20));
+    if (mount("tmpfs", directory_.at("disk").c_str(), "tmpfs", 0, size.c_str()) != 0) {
+      GTEST_SKIP() << "a tmpfs cannot be mounted here";
+    }
+  }
+  void TearDown() override { umount(directory_.at("disk").c_str()); }
+
+  // Leaves room for about so many checkpoints.
+  void fill(double checkpoints) {
+    const auto room = static_cast<double>(fs::space(directory_ / "disk").available);
+    write_text(directory_ / "disk/filler",
+               std::string(static_cast<size_t>(room - checkpoints * static_cast<double>(checkpoint_)), 'x'));
+  }
+
+  uintmax_t checkpoint_ = 0;
+};
+
+TEST_F(SmallDisk, WithoutRoomForOneCheckpointTheRunEnds) {
+  fill(0.7);
+  const Result full = run(train_arguments(directory_, "disk/run", 100000, {"checkpoint.every_steps=5"}));
+  EXPECT_EQ(full.exit_code, 1) << full.err;
+  EXPECT_NE(full.err.find("free some space"), std::string::npos) << full.err;
+}
+
+TEST_F(SmallDisk, ARunGoesOnWithItsOlderCheckpoint) {
+  fill(1.7);
+  const Result full =
+      run(train_arguments(directory_, "disk/run", 60, {"checkpoint.every_steps=5", "checkpoint.keep_last=1"}));
+  EXPECT_EQ(full.exit_code, 1) << "the last checkpoint could not be written: " << full.err;
+  EXPECT_NE(full.err.find("free some space; training goes on, and it is tried again"), std::string::npos) << full.err;
+  EXPECT_EQ(fs::read_symlink(directory_ / "disk/run/latest").filename(), "step-00000005");
+  EXPECT_EQ(run({"inspect", directory_.at("disk/run")}).exit_code, 0);
+  EXPECT_EQ(train_records(directory_ / "disk/run", "loss").rbegin()->first, 60) << "training went on to its last step";
+}
+
+TEST_F(SmallDisk, WhenThereIsRoomAgainTheRunIsSaved) {
+  fill(1.7);
+  const fs::path log = directory_ / "log";
+  const pid_t process = start(train_arguments(directory_, "disk/run", 100000, {"checkpoint.every_steps=5"}), log);
+  EXPECT_TRUE(appears(log, "training goes on, and it is tried again")) << read_text(log);
+  EXPECT_TRUE(appears(log, "step 40/")) << read_text(log);
+  EXPECT_EQ(fs::read_symlink(directory_ / "disk/run/latest").filename(), "step-00000005");
+  fs::remove(directory_ / "disk/filler");
+  kill(process, SIGTERM);
+  EXPECT_EQ(wait_for(process), 128 + SIGTERM) << read_text(log);
+  const std::string newest = fs::read_symlink(directory_ / "disk/run/latest").filename();
+  EXPECT_GE(std::stoi(newest.substr(5)), 40);
+  EXPECT_NE(read_text(log).find("at step " + std::to_string(std::stoi(newest.substr(5))) + ";"), std::string::npos);
+  EXPECT_NE(read_text(directory_ / "disk/run/metrics/0.jsonl").find("checkpoint failed"), std::string::npos);
 }
 
 // What --start-over would remove stays until everything that was asked for is there, and a run that cannot begin leaves

@@ -4,6 +4,8 @@
 
 #include <signal.h>
 
+#include "core/stopwatch.h"
+
 namespace tandem::testing {
 namespace {
 
@@ -121,6 +123,34 @@ TEST_F(SeveralRanks, ASignalToTheLauncherSavesAndEnds) {
   const Result on = expect_trains(2, "stopped", kMany);
   EXPECT_NE(on.err.find("resuming from step"), std::string::npos) << on.err;
   EXPECT_EQ(saved_bits(directory_ / "whole"), saved_bits(directory_ / "stopped"));
+}
+
+TEST_F(SeveralRanks, AStopIsAgreedInsideAValidation) {
+  std::string source, target;
+  for (int i = 0; i < 5000; ++i) {
+    source += read_text(directory_ / "dev.en");
+    target += read_text(directory_ / "dev.de");
+  }
+  write_text(directory_ / "long.en", source);
+  write_text(directory_ / "long.de", target);
+  ASSERT_EQ(run({"prepare", "--source", directory_.at("train.en"), "--target", directory_.at("train.de"),
+                 "--valid-source", directory_.at("long.en"), "--valid-target", directory_.at("long.de"), "--vocab-size",
+                 "80", "--out", directory_.at("long")})
+                .exit_code,
+            0);
+  const fs::path log = directory_ / "log";
+  const pid_t launcher =
+      start(launch_arguments("localhost:2",
+                             command("stopped", 400, {"data=" + directory_.at("long"), "validation.every_steps=20"})),
+            log);
+  ASSERT_TRUE(appears(log, "step 20/")) << read_text(log);
+  usleep(200'000);
+  const Stopwatch watch;
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(wait_for(launcher), 128 + SIGTERM) << read_text(log);
+  EXPECT_LT(watch.seconds(), 3) << read_text(log);
+  EXPECT_NE(read_text(log).find("the validation at step 20 is skipped"), std::string::npos) << read_text(log);
+  EXPECT_EQ(fs::read_symlink(directory_ / "stopped/latest").filename(), "step-00000020");
 }
 
 // Two processes with the variables that another launcher sets.

@@ -52,7 +52,8 @@ void save_and_resume(dist::Communicator& host, bool sharded) {
   Learner learner(*backend, config, corpus, {host, host});
   learner.begin();
   ThreeSlots saved(*backend, learner.update().own_parameters(), host.rank());
-  HostTensors read(*backend, learner.weights(), saved, learner.update(), host, HostCopy::read);
+  HostTensors read(*backend, learner.weights(), saved, learner.update(), host, HostTensors::save);
+  read.read();
   const std::vector<store::SlotTensor> before = read.views().slots;
   ASSERT_EQ(before.size(), 3U);
   EXPECT_EQ(before[0].view.size(), learner.weights().masters().size());
@@ -67,7 +68,7 @@ void save_and_resume(dist::Communicator& host, bool sharded) {
 
   ThreeSlots resumed(*backend, learner.update().own_parameters(), host.rank());
   resumed.forget();
-  HostTensors written(*backend, learner.weights(), resumed, learner.update(), host, HostCopy::write);
+  HostTensors written(*backend, learner.weights(), resumed, learner.update(), host, HostTensors::load);
   const std::vector<store::SlotTensor> after = written.views().slots;
   for (size_t i = 0; i < before.size(); ++i) {
     ASSERT_EQ(after[i].view.size(), before[i].view.size());

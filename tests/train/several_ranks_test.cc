@@ -157,7 +157,7 @@ std::vector<float> values_of(const View& view) {
 
 // What is read from a learner, written to it again, changes nothing.
 void expect_same_state_again(Learner& learner, const store::CheckpointTensors& all) {
-  HostTensors again = learner.host_tensors(HostCopy::write);
+  HostTensors again = learner.host_tensors(HostTensors::load);
   std::vector<std::vector<float>> before;
   const std::vector<store::SlotTensor> slots = again.views().slots;
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -211,7 +211,8 @@ Outcome train_rank(const Setting& setting, const data::Corpus& corpus, dist::Com
   }
   outcome.traffic = {communicator.traffic().sent - before.sent, communicator.traffic().received - before.received};
   learner.update().complete(learner.weights().average());
-  const HostTensors tensors = learner.host_tensors(HostCopy::read);
+  HostTensors tensors = learner.host_tensors(HostTensors::save);
+  tensors.read();
   const store::CheckpointTensors all = tensors.views();
   outcome.weights = values_of(all.weights);
   outcome.average = values_of(all.ema);

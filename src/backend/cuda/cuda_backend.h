@@ -40,6 +40,7 @@ class CudaBackend final : public Backend {
   void use_algorithms(const std::string& table, const std::string& name) override { gemm_->load_table(table, name); }
 
   Buffer allocate(size_t bytes) override;
+  Buffer allocate_host(size_t bytes) override;
   void upload(const View& to, const void* from) override;
   void download(void* to, const ConstView& from) override;
 

@@ -137,6 +137,8 @@ class GpuOutbox : public Outbox {
 
 }  // namespace
 
+Buffer CudaBackend::allocate_host(size_t bytes) { return allocate_pinned(bytes); }
+
 std::unique_ptr<Recording> CudaBackend::record(std::function<void()> body) {
   check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning to record");
   cudaGraph_t graph = nullptr;
