@@ -1,17 +1,13 @@
 #include "report/watch_server.h"
 
 #include <fmt/format.h>
-#include <httplib.h>
 
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <thread>
+#include <utility>
 
 #include "core/error.h"
-#include "report/connection_threads.h"
+#include "http/server.h"
 #include "report/forms.h"
 #include "report/watch_access.h"
 
@@ -19,232 +15,121 @@ namespace tandem::report {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using Text = std::shared_ptr<const std::string>;  // shared by the publisher and every reply in progress
+using http::Reply;
+using http::Request;
+using http::Text;
 
-constexpr size_t kMostConnections = 512;  // threads; less than the usual limit of open files
-constexpr size_t kPart = 1 << 16;         // bytes written at once
-constexpr auto kLongestReply = std::chrono::seconds(60);
-constexpr auto kSignOfLife = std::chrono::seconds(15);  // longest time between two lines to a listener
-
-// What was published; listeners can wait for more.
-class Published {
- public:
-  struct Version {
-    uint64_t number = 0;
-    Text data, metrics;
-  };
-
-  void set(std::string data, std::string metrics) {
-    {
-      const std::lock_guard lock(mutex_);
-      now_ = {now_.number + 1, std::make_shared<const std::string>(std::move(data)),
-              std::make_shared<const std::string>(std::move(metrics))};
-    }
-    changed_.notify_all();
-  }
-  Version get() const {
-    const std::lock_guard lock(mutex_);
-    return now_;
-  }
-  // Waits for a number other than `seen`, for kSignOfLife at most, and returns it; nothing once closed.
-  std::optional<uint64_t> wait(uint64_t seen) const {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kSignOfLife, [&] { return closed_ || now_.number != seen; });
-    return closed_ ? std::nullopt : std::optional(now_.number);
-  }
-  bool closed() const {
-    const std::lock_guard lock(mutex_);
-    return closed_;
-  }
-  void close() {
-    {
-      const std::lock_guard lock(mutex_);
-      closed_ = true;
-    }
-    changed_.notify_all();
-  }
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  Version now_;
-  bool closed_ = false;
+struct Version {
+  uint64_t number = 0;
+  Text data, metrics;
 };
-
-// httplib queues five connections; two hundred that come at once would wait for seconds.
-class Server : public httplib::Server {
- public:
-  void queue_many() { ::listen(svr_sock_, SOMAXCONN); }
-};
-
-void refuse(httplib::Response& response, int status, const std::string& sentence) {
-  response.status = status;
-  response.set_content(sentence + "\n", "text/plain; charset=utf-8");
-}
 
 }  // namespace
 
 struct WatchServer::State {
   WatchServerOptions options;
-  Server server;
-  Published published;
-  std::atomic<size_t> listeners = 0;
+  mutable std::mutex mutex;
+  Version published;
+  std::shared_ptr<int> listeners = std::make_shared<int>();  // each stream holds one
   Text page = std::make_shared<const std::string>(live_page());
-  int port = 0;
-  std::atomic<bool> ended = false;  // listening has ended
-  std::thread thread;
+  std::optional<http::Server> server;  // last, so that it ends first
 
-  bool admitted(const httplib::Request& request, httplib::Response& response) const;
-  void send(httplib::Response& response, const Text& text, const char* type) const;
-  void send_data(const httplib::Request& request, httplib::Response& response) const;
-  void send_events(httplib::Response& response);
-  void set_routes();
-  void bind();
+  Version now() const;
+  std::optional<Reply> refusal(const Request& request) const;
+  Reply data(const Request& request) const;
+  Reply events() const;
+  void start();
 };
 
-bool WatchServer::State::admitted(const httplib::Request& request, httplib::Response& response) const {
-  const std::string bearer = "Bearer ", authorization = request.get_header_value("Authorization");
+Version WatchServer::State::now() const {
+  const std::lock_guard lock(mutex);
+  return published;
+}
+
+std::optional<Reply> WatchServer::State::refusal(const Request& request) const {
+  const std::string bearer = "Bearer ", authorization = request.header("Authorization");
   const std::string given =
-      authorization.starts_with(bearer) ? authorization.substr(bearer.size()) : request.get_param_value("token");
-  if (!host_allowed(request.get_header_value("Host"), options.address)) {
-    refuse(response, 403, "this is the server of another name: ask it by the address that it printed");
-  } else if (request.method != "GET" && request.method != "HEAD") {
-    refuse(response, 405, "only GET is answered here");
-  } else if (!options.token.empty() && !token_matches(given, options.token)) {
-    refuse(response, 401, "the token is missing or wrong: open the address that `tandem watch` printed");
-  } else {
-    return true;
+      authorization.starts_with(bearer) ? authorization.substr(bearer.size()) : request.parameter("token");
+  if (!host_allowed(request.header("Host"), options.address)) {
+    return http::plain(403, "this is the server of another name: ask it by the address that it printed");
   }
-  return false;
+  if (request.method != "GET" && request.method != "HEAD") {
+    return http::plain(405, "only GET is answered here", {{"Allow", "GET, HEAD"}});
+  }
+  if (!options.token.empty() && !token_matches(given, options.token)) {
+    return http::plain(401, "the token is missing or wrong: open the address that `tandem watch` printed");
+  }
+  return std::nullopt;
 }
 
-// Sends in parts, so that a reply ends if its reader takes too long.
-void WatchServer::State::send(httplib::Response& response, const Text& text, const char* type) const {
-  response.set_content_provider(
-      text->size(), type,
-      [this, text, end = Clock::now() + kLongestReply](size_t offset, size_t length, httplib::DataSink& sink) {
-        return Clock::now() < end && !published.closed() && sink.write(text->data() + offset, std::min(length, kPart));
-      });
-}
-
-void WatchServer::State::send_data(const httplib::Request& request, httplib::Response& response) const {
-  const Published::Version version = published.get();
+Reply WatchServer::State::data(const Request& request) const {
+  const Version version = now();
   if (!version.data) {
-    return refuse(response, 503, "the runs are being read: ask again in a second");
+    return http::plain(503, "the runs are being read: ask again in a second");
   }
   const std::string tag = fmt::format("\"{}\"", version.number);
-  response.set_header("ETag", tag);
-  if (request.get_header_value("If-None-Match") == tag) {
-    response.status = 304;
-    return;
+  if (request.header("If-None-Match") == tag) {
+    return {.status = 304, .headers = {{"ETag", tag}}};
   }
-  send(response, version.data, "application/json");
+  return {.headers = {{"ETag", tag}, {"Content-Type", "application/json"}}, .body = version.data};
 }
 
-void WatchServer::State::send_events(httplib::Response& response) {
-  if (++listeners > options.most_listeners) {
-    --listeners;
-    response.set_header("Retry-After", "5");
-    return refuse(response, 503, "too many pages listen already: ask for data.json every few seconds instead");
+Reply WatchServer::State::events() const {
+  if (static_cast<size_t>(listeners.use_count()) > options.most_listeners) {
+    return http::plain(503, "too many pages listen already: ask for data.json every few seconds instead",
+                       {{"Retry-After", "5"}});
   }
-  response.set_chunked_content_provider(
-      "text/event-stream",
-      [this, seen = uint64_t{0}](size_t, httplib::DataSink& sink) mutable {
-        const std::optional<uint64_t> number = published.wait(seen);
-        if (!number) {
-          sink.done();
-          return true;
-        }
-        const std::string line =
-            *number == seen ? ":\n\n" : fmt::format("event: changed\nid: {0}\ndata: {0}\n\n", *number);
-        seen = *number;
-        return sink.write(line.data(), line.size());
-      },
-      [this](bool) { --listeners; });
+  auto next = [this, listener = listeners, seen = uint64_t{0}]() mutable -> std::optional<std::string> {
+    const uint64_t number = now().number;
+    return std::exchange(seen, number) == number ? "" : fmt::format("event: changed\nid: {0}\ndata: {0}\n\n", number);
+  };
+  return {.headers = {{"Content-Type", "text/event-stream"}},
+          .stream = {.next = std::move(next), .sign_of_life = ":\n\n"}};
 }
 
-void WatchServer::State::set_routes() {
-  server.set_default_headers({{"X-Content-Type-Options", "nosniff"},
-                              {"X-Frame-Options", "DENY"},
-                              {"Referrer-Policy", "no-referrer"},
-                              {"Cross-Origin-Resource-Policy", "same-origin"},
-                              {"Cache-Control", "no-store"},
-                              {"Content-Security-Policy", content_security_policy(true)}});
-  server.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-    using Handled = httplib::Server::HandlerResponse;
-    return admitted(request, response) ? Handled::Unhandled : Handled::Handled;
-  });
-  server.Get("/", [this](const httplib::Request&, httplib::Response& response) {
-    send(response, page, "text/html; charset=utf-8");
-  });
-  server.Get("/data.json",
-             [this](const httplib::Request& request, httplib::Response& response) { send_data(request, response); });
-  server.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
-    const Text text = published.get().metrics;
-    send(response, text ? text : std::make_shared<const std::string>(), "text/plain; version=0.0.4; charset=utf-8");
-  });
-  server.Get("/events", [this](const httplib::Request&, httplib::Response& response) { send_events(response); });
-  server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
-    if (response.body.empty() && response.status == 404) {
-      refuse(response, 404, "there is only /, /data.json, /events and /metrics");
-    }
-  });
-}
-
-void WatchServer::State::bind() {
-  server.new_task_queue = [] { return new ConnectionThreads(kMostConnections); };  // httplib deletes it
-  server.set_payload_max_length(4096);
-  server.set_keep_alive_timeout(1);  // seconds; stopping may take as long
-  server.set_read_timeout(3);
-  server.set_write_timeout(5);
-  server.set_tcp_nodelay(true);
-  server.set_socket_options([](socket_t socket) {  // httplib's own options let two servers share a port
-    const int yes = 1;
-    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  });
-  if (options.port == 0) {
-    port = server.bind_to_any_port(options.address);
-  } else if (server.bind_to_port(options.address, options.port)) {
-    port = options.port;
-  }
-  require(port > 0, "cannot listen on {} port {}: the port is taken, or the address is not one of this machine's",
-          options.address, options.port);
-  server.queue_many();
+void WatchServer::State::start() {
+  http::Options front{.address = options.address, .port = options.port};
+  front.limits.body_bytes = 0;
+  front.headers = {{"X-Content-Type-Options", "nosniff"}, {"X-Frame-Options", "DENY"},
+                   {"Referrer-Policy", "no-referrer"},    {"Cross-Origin-Resource-Policy", "same-origin"},
+                   {"Cache-Control", "no-store"},         {"Content-Security-Policy", content_security_policy(true)}};
+  front.refusal = [this](const Request& request) { return refusal(request); };
+  front.routes["/"] = [this](const Request&) {
+    return Reply{.headers = {{"Content-Type", "text/html; charset=utf-8"}}, .body = page};
+  };
+  front.routes["/data.json"] = [this](const Request& request) { return data(request); };
+  front.routes["/metrics"] = [this](const Request&) {
+    return Reply{.headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, .body = now().metrics};
+  };
+  front.routes["/events"] = [this](const Request&) { return events(); };
+  server.emplace(std::move(front));
 }
 
 WatchServer::WatchServer(WatchServerOptions options) : state_(std::make_unique<State>()) {
   require(is_this_machine(options.address) || !options.token.empty(),
-          "whoever reaches {} could read the runs: give --token SECRET as well", options.address);
+          "whoever reaches {} could read the runs: give a token as well", options.address);
   state_->options = std::move(options);
-  state_->set_routes();
-  state_->bind();
-  state_->thread = std::thread([state = state_.get()] {
-    state->server.listen_after_bind();
-    state->ended = true;
-  });
+  state_->start();
 }
 
-WatchServer::~WatchServer() {
-  state_->published.close();
-  while (!state_->server.is_running() && !state_->ended) {  // stop() does nothing before listen_after_bind() has begun
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  state_->server.stop();
-  state_->thread.join();
-}
+WatchServer::~WatchServer() = default;
 
-int WatchServer::port() const { return state_->port; }
+int WatchServer::port() const { return state_->server->port(); }
 
 std::string WatchServer::url() const {
   const WatchServerOptions& options = state_->options;
   const bool v6 = options.address.find(':') != std::string::npos;
-  return fmt::format("http://{}{}{}:{}/{}", v6 ? "[" : "", options.address, v6 ? "]" : "", state_->port,
+  return fmt::format("http://{}{}{}:{}/{}", v6 ? "[" : "", options.address, v6 ? "]" : "", port(),
                      options.token.empty() ? "" : "?token=" + options.token);
 }
 
 void WatchServer::publish(std::string data, std::string metrics) {
-  state_->published.set(std::move(data), std::move(metrics));
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->published = {state_->published.number + 1, std::make_shared<const std::string>(std::move(data)),
+                         std::make_shared<const std::string>(std::move(metrics))};
+  }
+  state_->server->wake();
 }
 
 }  // namespace tandem::report

@@ -1,6 +1,5 @@
 // The live page: /, data.json, events (server-sent), metrics (Prometheus). Serves what was published last and nothing
-// from the disk. Clients may read at once, up to a limit; those that read too slowly are dropped, so memory and threads
-// stay bounded.
+// from the disk. What clients may take is bounded (http/server.h).
 #pragma once
 
 #include <memory>

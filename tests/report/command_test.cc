@@ -1,7 +1,7 @@
 // `tandem report` and `tandem watch` as a user calls them.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <httplib.h>
 #include <sys/wait.h>
 
 #include <csignal>
@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/file.h"
+#include "http_client.h"
 #include "observe/metrics.h"
 #include "temporary_directory.h"
 
@@ -84,20 +85,13 @@ TEST_F(ReportCommand, WatchTellsOfANewRecordAndEndsOnASignal) {
     port = at == std::string::npos || log.find('/', at) == std::string::npos ? 0 : std::atoi(log.c_str() + at + 10);
   }
   ASSERT_GT(port, 0);
-  httplib::Client client("127.0.0.1", port);
-  client.set_read_timeout(20);
-  std::string events;
-  bool appended = false;
-  client.Get("/events", [&](const char* data, size_t size) {
-    events.append(data, size);
-    if (!appended && events.find("data: 1\n") != std::string::npos) {
-      append("a", 200);
-      appended = true;
-    }
-    return events.find("data: 2\n") == std::string::npos;
-  });
+  testing::HttpClient client(port);
+  client.send(testing::request("/events"));
+  client.read_until("data: 1\n");
+  append("a", 200);
+  const std::string events = client.read_until("data: 2\n");
   EXPECT_NE(events.find("data: 2\n"), std::string::npos) << events;
-  EXPECT_NE(client.Get("/data.json")->body.find("\"step\":200"), std::string::npos);
+  EXPECT_NE(testing::get(port, "/data.json").body.find("\"step\":200"), std::string::npos);
   ::kill(child, SIGINT);
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
