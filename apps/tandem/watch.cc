@@ -2,9 +2,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <thread>
@@ -15,8 +14,11 @@
 #include "core/log.h"
 #include "core/signals.h"
 #include "core/stopwatch.h"
+#include "dist/message.h"
 #include "report/forms.h"
+#include "report/watch_access.h"
 #include "report/watch_server.h"
+#include "report/watch_token.h"
 #include "report/watched_runs.h"
 #include "train/read_report.h"
 
@@ -25,17 +27,40 @@ namespace tandem::cli {
 namespace {
 
 constexpr int kPort = 7117;  // tried first
-constexpr size_t kShortestToken = 16;
+constexpr const char* kTokenVariable = "TANDEM_WATCH_TOKEN";
 
 struct WatchArguments {
   std::vector<std::string> paths;
-  std::string address = "127.0.0.1", token;
+  std::string address = "127.0.0.1", token, token_file;
+  bool no_token = false;
   int port = 0;
   double price_per_hour = 0;
   bool text = false;
 };
 
-bool is_plain(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_'; }
+// What clients must send; empty: nothing.
+std::string token_of(const WatchArguments& arguments) {
+  const bool this_machine = report::is_this_machine(arguments.address);
+  require(this_machine || !arguments.no_token, "--no-token would let whoever reaches {} read the runs: leave it out",
+          arguments.address);
+  const char* variable = std::getenv(kTokenVariable);
+  if (arguments.no_token) {
+    return "";
+  }
+  if (arguments.token.empty() && arguments.token_file.empty() && variable == nullptr) {
+    return this_machine && !report::is_shared_machine(getuid()) ? "" : dist::random_token();
+  }
+  std::string token = arguments.token, name = "--token";
+  if (!arguments.token_file.empty()) {
+    token = report::read_token(arguments.token_file);
+    name = "the token in " + arguments.token_file;
+  } else if (token.empty()) {
+    token = variable;
+    name = kTokenVariable;
+  }
+  report::require_sound_token(token, name);
+  return token;
+}
 
 // Calls body(whether there is anything new) about every second until it returns false or a signal asks to stop.
 template <class Body>
@@ -90,7 +115,7 @@ void watch_text(report::WatchedRuns& runs) {
 
 std::unique_ptr<report::WatchServer> make_server(const WatchArguments& arguments) {
   const report::WatchServerOptions options{
-      .address = arguments.address, .port = arguments.port, .token = arguments.token};
+      .address = arguments.address, .port = arguments.port, .token = token_of(arguments)};
   if (arguments.port == 0) {
     report::WatchServerOptions preferred = options;
     preferred.port = kPort;
@@ -117,9 +142,6 @@ void watch_page(report::WatchedRuns& runs, const WatchArguments& arguments) {
 void run_watch(const WatchArguments& arguments) {
   require(arguments.price_per_hour >= 0, "--price-per-hour is {}: give 0 or more", arguments.price_per_hour);
   require(arguments.port >= 0 && arguments.port < 65536, "--port is {}: give 1 to 65535, or 0 for any", arguments.port);
-  require(arguments.token.empty() || arguments.token.size() >= kShortestToken,
-          "--token has {} characters: {} or more are hard to guess", arguments.token.size(), kShortestToken);
-  require(std::ranges::all_of(arguments.token, is_plain), "--token takes letters, digits, - and _ only");
   report::WatchedRuns runs({arguments.paths.begin(), arguments.paths.end()}, [&](const std::filesystem::path& run) {
     return train::read_report(run, {.data = {}, .price_per_hour = arguments.price_per_hour});
   });
@@ -142,8 +164,14 @@ void add_watch(Program& program) {
       .required()
       .flag("--text", arguments->text, "In the terminal, until the runs are over; plain lines in a pipe")
       .option("--port", arguments->port, "Port of the page; default: 7117, or a free one")
-      .option("--address", arguments->address, "Address of the page; any other than loopback needs --token")
-      .option("--token", arguments->token, "Secret that every client must send, 16 characters or more")
+      .option("--address", arguments->address, "Address of the page; any other than loopback lets other machines in")
+      .option("--token-file", arguments->token_file,
+              "File with the secret that every client must send, 16 characters or more; or set TANDEM_WATCH_TOKEN. If "
+              "none is given one is made, unless nobody else uses this machine")
+      .option("--token", arguments->token, "The same as an argument, which `ps` shows to others")
+      .excludes({"--token-file"})
+      .flag("--no-token", arguments->no_token, "No secret, on this machine's own address")
+      .excludes({"--token-file", "--token"})
       .option("--price-per-hour", arguments->price_per_hour, "Price of an hour of all hosts together")
       .example("tandem watch runs/en-de")
       .run([arguments] { run_watch(*arguments); });
