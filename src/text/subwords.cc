@@ -182,9 +182,9 @@ Subwords Subwords::load(const std::filesystem::path& model) {
 }
 
 Subwords Subwords::from_bytes(const std::string& model, const std::string& name) {
-  const ModelTraits traits = examine_model(model, name);
+  const auto [examined, traits] = examine_model(model, name);
   auto state = std::make_unique<State>();
-  const auto status = state->processor.LoadFromSerializedProto(model);
+  const auto status = state->processor.LoadFromSerializedProto(examined);
   require(status.ok(), "{} is not a SentencePiece model, or it is damaged", name);
   check_special_ids(state->processor, name);
   state->bytes = model;

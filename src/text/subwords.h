@@ -29,9 +29,14 @@ struct ModelTraits {
   std::string not_only_merges;
 };
 
+struct ExaminedModel {
+  std::string bytes;  // what was examined, written anew, and nothing else: only these are for SentencePiece
+  ModelTraits traits;
+};
+
 // Reads the settings and checks the normaliser's table so that no lookup can leave it; throws Error for a file that is
 // not a model or is damaged. `name` is for the message.
-ModelTraits examine_model(std::string_view bytes, const std::string& name);
+ExaminedModel examine_model(std::string_view original, const std::string& name);
 
 class Subwords {
  public:

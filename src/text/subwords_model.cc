@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -34,29 +37,95 @@ uint64_t take_number(std::string_view& bytes, const std::string& name) {
   damaged(name);
 }
 
-// Calls visit(field, number, content) for each protocol-buffer field in order; a field is a number or bytes. Throws if
-// the bytes are damaged.
+// Kinds of protocol-buffer fields on the wire.
+enum Wire : uint8_t { number = 0, eight_bytes = 1, text = 2, four_bytes = 5 };
+
+// Calls visit(field, wire, number, content) for each field in order; a field is a number or bytes. Throws if the bytes
+// are damaged.
 template <class Visit>
 void for_each_field(std::string_view bytes, const std::string& name, const Visit& visit) {
   while (!bytes.empty()) {
     const uint64_t tag = take_number(bytes, name);
-    switch (tag & 7) {
-      case 0:
-        visit(tag >> 3, take_number(bytes, name), std::string_view());
+    if (tag >> 32 != 0) {  // what protobuf makes of more bits is its secret
+      damaged(name);
+    }
+    const uint64_t field = tag >> 3;
+    switch (const auto wire = static_cast<Wire>(tag & 7)) {
+      case number:
+        visit(field, wire, take_number(bytes, name), std::string_view());
         break;
-      case 1:
-        visit(tag >> 3, 0, take(bytes, 8, name));
+      case eight_bytes:
+        visit(field, wire, 0, take(bytes, 8, name));
         break;
-      case 2:
-        visit(tag >> 3, 0, take(bytes, take_number(bytes, name), name));
+      case text:
+        visit(field, wire, 0, take(bytes, take_number(bytes, name), name));
         break;
-      case 5:
-        visit(tag >> 3, 0, take(bytes, 4, name));
+      case four_bytes:
+        visit(field, wire, 0, take(bytes, 4, name));
         break;
       default:
         damaged(name);
     }
   }
+}
+
+// ---- the model as SentencePiece gets it: the fields that it uses to encode and decode, of the types that they have
+
+struct Field {
+  uint64_t field;
+  Wire wire;
+  std::span<const Field> message = {};  // not empty: the text is a message with these fields
+  bool repeated = true;                 // false: several of these messages are one
+};
+
+constexpr Field kPiece[] = {{1, text}, {2, four_bytes}, {3, number}};
+// Algorithm; unknown, begin, end and padding: their ids and pieces; suffixes, bytes.
+constexpr Field kTrainer[] = {{3, number},  {24, number}, {35, number}, {40, number}, {41, number}, {42, number},
+                              {43, number}, {44, text},   {45, text},   {46, text},   {47, text},   {48, text}};
+constexpr Field kNormalizer[] = {{1, text}, {2, text}, {3, number}, {4, number}, {5, number}};
+constexpr Field kModel[] = {
+    {1, text, kPiece}, {2, text, kTrainer, false}, {3, text, kNormalizer, false}, {5, text, kNormalizer, false}};
+
+void add_number(std::string& bytes, uint64_t value) {
+  for (; value > 127; value >>= 7) {
+    bytes += static_cast<char>(value | 128);
+  }
+  bytes += static_cast<char>(value);
+}
+
+void add_text(std::string& bytes, uint64_t field, std::string_view content) {
+  add_number(bytes, field << 3 | text);
+  add_number(bytes, content.size());
+  bytes += content;
+}
+
+// Messages are no deeper than the table of their fields.
+std::string rewritten(std::string_view bytes, std::span<const Field> fields, const std::string& name) {
+  std::string result;
+  std::map<uint64_t, std::string> merged;
+  for_each_field(bytes, name, [&](uint64_t field, Wire wire, uint64_t value, std::string_view content) {
+    const auto known = std::ranges::find_if(fields, [&](const Field& f) { return f.field == field && f.wire == wire; });
+    if (known == fields.end()) {
+      return;
+    }
+    if (!known->repeated) {
+      merged[field] += rewritten(content, known->message, name);
+    } else if (!known->message.empty()) {
+      add_text(result, field, rewritten(content, known->message, name));
+    } else if (wire == text) {
+      add_text(result, field, content);
+    } else if (wire == number) {
+      add_number(result, field << 3 | wire);
+      add_number(result, static_cast<uint32_t>(value));
+    } else {
+      add_number(result, field << 3 | wire);
+      result += content;
+    }
+  });
+  for (const auto& [field, message] : merged) {
+    add_text(result, field, message);
+  }
+  return result;
 }
 
 // The normaliser's rules: a trie (Darts-clone double array) from character sequences to offsets in a text of
@@ -120,7 +189,7 @@ ModelTraits examine_pieces(std::string_view model, const std::string& name) {
   constexpr uint64_t kUserDefined = 4, kUnused = 5;
   bool has_mark = false;
   ModelTraits traits;
-  const auto examine = [&](uint64_t field, uint64_t number, std::string_view text) {
+  const auto examine = [&](uint64_t field, Wire, uint64_t number, std::string_view text) {
     if (field == 3 && number == kUnused) {
       traits.words_depend = "it has unused pieces";
     }
@@ -135,7 +204,7 @@ ModelTraits examine_pieces(std::string_view model, const std::string& name) {
       }
     }
   };
-  for_each_field(model, name, [&](uint64_t field, uint64_t, std::string_view piece) {
+  for_each_field(model, name, [&](uint64_t field, Wire, uint64_t, std::string_view piece) {
     if (field == 1) {
       for_each_field(piece, name, examine);
     }
@@ -149,7 +218,7 @@ ModelTraits examine_pieces(std::string_view model, const std::string& name) {
 std::string examine_trainer(std::string_view spec, const std::string& name) {
   constexpr uint64_t kBpe = 2;
   uint64_t type = 1, suffix = 0;
-  for_each_field(spec, name, [&](uint64_t field, uint64_t number, std::string_view) {
+  for_each_field(spec, name, [&](uint64_t field, Wire, uint64_t number, std::string_view) {
     type = field == 3 ? number : type;
     suffix = field == 24 ? number : suffix;
   });
@@ -159,7 +228,7 @@ std::string examine_trainer(std::string_view spec, const std::string& name) {
 std::string examine_normalizer(std::string_view spec, const std::string& name) {
   uint64_t prefix = 1, remove_extra = 1, escape = 1;
   std::string_view rules;
-  for_each_field(spec, name, [&](uint64_t field, uint64_t number, std::string_view content) {
+  for_each_field(spec, name, [&](uint64_t field, Wire, uint64_t number, std::string_view content) {
     rules = field == 2 ? content : rules;
     prefix = field == 3 ? number : prefix;
     remove_extra = field == 4 ? number : remove_extra;
@@ -176,10 +245,11 @@ std::string examine_normalizer(std::string_view spec, const std::string& name) {
 
 }  // namespace
 
-ModelTraits examine_model(std::string_view bytes, const std::string& name) {
-  require(!bytes.empty(), "{} is empty, not a SentencePiece model", name);
+ExaminedModel examine_model(std::string_view original, const std::string& name) {
+  require(!original.empty(), "{} is empty, not a SentencePiece model", name);
+  std::string bytes = rewritten(original, kModel, name);
   std::string trainer = examine_trainer("", name), normalizer;
-  for_each_field(bytes, name, [&](uint64_t field, uint64_t, std::string_view content) {
+  for_each_field(bytes, name, [&](uint64_t field, Wire, uint64_t, std::string_view content) {
     if (field == 2) {
       trainer = examine_trainer(content, name);
     } else if (field == 3) {
@@ -192,7 +262,7 @@ ModelTraits examine_model(std::string_view bytes, const std::string& name) {
   if (!trainer.empty() || !normalizer.empty()) {
     traits.words_depend = !trainer.empty() ? trainer : normalizer;
   }
-  return traits;
+  return {std::move(bytes), std::move(traits)};
 }
 
 }  // namespace tandem::text

@@ -86,7 +86,8 @@ TEST(Subwords, SameAsSentencePieceForEveryKindOfModel) {
     }
     SCOPED_TRACE(name);
     const std::string model = small_model(one.options);
-    EXPECT_EQ(Subwords::from_bytes(model, name).by_words(), one.by_words) << examine_model(model, name).words_depend;
+    EXPECT_EQ(Subwords::from_bytes(model, name).by_words(), one.by_words)
+        << examine_model(model, name).traits.words_depend;
     EXPECT_EQ(expect_same(model, nasty_lines(2000, 1)), 2000U);
   }
 }
@@ -193,6 +194,38 @@ TEST(Subwords, RefusesOtherSpecialIds) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("some.model has the special ids pad -1"), std::string::npos);
   }
+}
+
+// A normalisation table whose lookups leave it is refused, however it is hidden from a reader that is not protobuf. The
+// last two had passed, and encoding crashed.
+TEST(Subwords, ATableThatLeadsOutOfItselfIsRefused) {
+  const auto field = [](const std::string& tag, const std::string& content) {
+    const size_t size = content.size();
+    return tag + static_cast<char>((size & 127) | 128) + static_cast<char>(size >> 7) + content;
+  };
+  std::string table(4 + 1024, '\0');
+  table[1] = 4;                                                            // bytes of the trie
+  table[4] = static_cast<char>(0xFF), table[5] = static_cast<char>(0xFE);  // its root leads 4 million units away
+  table[6] = table[7] = static_cast<char>(0xFF);
+  table += std::string("x\0", 2);
+  const std::string plain = field("\x12", table);
+  const std::string number_after = plain + std::string("\x10\0", 2);  // as a number the field is ignored by protobuf
+  const std::string long_tag = field("\x92\x80\x80\x80\x10", table);  // bit 32 is ignored by protobuf
+  for (const std::string& normalizer : {plain, number_after, long_tag}) {
+    const std::string hostile = small_model({}) + field("\x1A", normalizer);
+    EXPECT_THROW(Subwords::from_bytes(hostile, "hostile"), Error);
+  }
+}
+
+// What SentencePiece gets is what was examined: unknown fields and types are left out, and numbers fit.
+TEST(Subwords, SentencePieceGetsWhatWasExamined) {
+  const std::string model = small_model({});
+  const std::string examined = examine_model(model, "model").bytes;
+  EXPECT_EQ(examine_model(examined, "again").bytes, examined);
+  EXPECT_THROW(examine_model(model + "\x12\x01\x18", "a field that ends early"), Error);
+  const std::string unknown = model + std::string("\xA0\x06\x07", 3);  // field 100, a number
+  EXPECT_EQ(examine_model(unknown, "unknown").bytes, examined);
+  EXPECT_EQ(Subwords::from_bytes(unknown, "unknown").bytes(), unknown) << "checkpoints keep the file as it is";
 }
 
 // No damage crashes: a model either loads and encodes, or is refused.
