@@ -255,6 +255,7 @@ std::vector<size_t> Batcher::cuts_of(const std::vector<Planned>& planned) const 
 }
 
 TrainStep Batcher::next() {
+  corpus_.require_unchanged();
   const std::vector<Planned> planned = plan();
   TrainStep step;
   step.pairs = static_cast<int64_t>(planned.size());

@@ -1,12 +1,9 @@
 #include "data/corpus.h"
 
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
-#include <cstring>
 
 #include "core/error.h"
 
@@ -14,43 +11,34 @@ namespace tandem::data {
 
 namespace {
 
-template <class Id>
-bool all_below(const Id* ids, uint64_t count, uint32_t bound) {
-  Id largest = 0;
-  for (uint64_t i = 0; i < count; ++i) {
-    largest = std::max(largest, ids[i]);
-  }
-  return largest < bound || count == 0;
-}
+constexpr uint64_t kBlock = 1 << 20;  // ids or bytes read at once while a corpus is checked
+
+int64_t modified(const struct stat& about) { return about.st_mtim.tv_sec * 1'000'000'000 + about.st_mtim.tv_nsec; }
 
 }  // namespace
 
-void Corpus::Unmap::operator()(const char* data) const { ::munmap(const_cast<char*>(data), bytes); }
-
-// Maps the whole file read-only and checks that its sizes are plausible.
-Corpus::Corpus(const std::filesystem::path& path) : path_(path) {
-  const Descriptor file = open_to_read(path);
+// Reads all but the ids, and checks that the sizes are plausible.
+Corpus::Corpus(const std::filesystem::path& path) : path_(path), file_(open_to_read(path)) {
   struct stat about {};
-  ::fstat(file.get(), &about);
-  const size_t size = S_ISREG(about.st_mode) ? static_cast<size_t>(about.st_size) : 0;
-  void* const data = size > 0 ? ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0) : MAP_FAILED;
-  require(size > 0, "{} is empty or not a file, not a training corpus", path.string());
-  require(data != MAP_FAILED, "cannot map {} into memory: {}", path.string(), std::strerror(errno));
-  file_ = {static_cast<const char*>(data), Unmap{size}};
-  require(size >= kCorpusMagic.size() && std::memcmp(data, kCorpusMagic.data(), kCorpusMagic.size()) == 0,
-          "{} is not a training corpus made by tandem prepare", path.string());
-  if (size < kCorpusMagic.size() + sizeof(uint64_t) + sizeof footer_ || size % 8 != 0) {
+  ::fstat(file_.get(), &about);
+  bytes_ = S_ISREG(about.st_mode) ? static_cast<uint64_t>(about.st_size) : 0;
+  modified_ = modified(about);
+  require(bytes_ > 0, "{} is empty or not a file, not a training corpus", path.string());
+  std::array<char, kCorpusMagic.size()> magic{};
+  read_at(file_, magic.data(), std::min<uint64_t>(bytes_, magic.size()), 0, path);
+  require(magic == kCorpusMagic, "{} is not a training corpus made by tandem prepare", path.string());
+  if (bytes_ < kCorpusMagic.size() + sizeof(uint64_t) + sizeof footer_ || bytes_ % 8 != 0) {
     damaged("it is truncated");
   }
-  const char* const end = file_.get() + size - sizeof footer_;
-  std::memcpy(&footer_, end, sizeof footer_);
+  const uint64_t end = bytes_ - sizeof footer_;
+  read_at(file_, &footer_, sizeof footer_, end, path);
   if (footer_.magic != kCorpusMagic) {
     damaged("it is truncated");
   }
   require(footer_.version == kCorpusVersion,
           "{} has format version {}, but this program reads version {}; prepare it again", path.string(),
           footer_.version, kCorpusVersion);
-  const uint64_t room = size - kCorpusMagic.size() - sizeof footer_;
+  const uint64_t room = end - kCorpusMagic.size();
   const uint64_t tokens = footer_.tokens[0] + footer_.tokens[1];
   if ((footer_.id_bytes != 2 && footer_.id_bytes != 4) || footer_.pairs > room / 16 || footer_.tokens[0] > room ||
       footer_.tokens[1] > room || (tokens * footer_.id_bytes + 7) / 8 * 8 + (2 * footer_.pairs + 1) * 8 != room) {
@@ -59,14 +47,22 @@ Corpus::Corpus(const std::filesystem::path& path) : path_(path) {
   if (std::max(footer_.vocabulary[0], footer_.vocabulary[1]) > INT32_MAX) {
     damaged("its vocabulary is too large");
   }
-  offsets_ = {reinterpret_cast<const uint64_t*>(end) - (2 * footer_.pairs + 1), 2 * footer_.pairs + 1};
+  offsets_.resize(2 * footer_.pairs + 1);
+  const uint64_t offset_bytes = offsets_.size() * sizeof(uint64_t);
+  read_at(file_, offsets_.data(), offset_bytes, end - offset_bytes, path);
 }
 
 void Corpus::damaged(const char* what) const { fail("{} is damaged: {}", path_.string(), what); }
 
 void Corpus::check_checksum() const {
   Checksum sum;
-  sum.add(file_.get(), file_bytes() - sizeof footer_ + offsetof(CorpusFooter, checksum));
+  const uint64_t end = bytes_ - sizeof footer_ + offsetof(CorpusFooter, checksum);
+  std::vector<char> block(kBlock);
+  for (uint64_t at = 0; at < end; at += kBlock) {
+    const uint64_t count = std::min(kBlock, end - at);
+    read_at(file_, block.data(), count, at, path_);
+    sum.add(block.data(), count);
+  }
   require(sum.hex() == checksum(), "{} is damaged: its checksum is {}, not the one that was written", path_.string(),
           sum.hex());
 }
@@ -76,17 +72,27 @@ void Corpus::check_content() const {
   if (offsets_.front() != 0 || offsets_.back() != footer_.tokens[0] + footer_.tokens[1]) {
     damaged("its offsets do not match its ids");
   }
-  for (size_t i = 0; i + 1 < offsets_.size(); ++i) {
-    const uint64_t first = offsets_[i];
-    const uint64_t count = offsets_[i + 1] - first;
-    if (offsets_[i + 1] < first || offsets_[i + 1] > offsets_.back()) {
-      damaged("its offsets are not ascending");
+  if (!std::is_sorted(offsets_.begin(), offsets_.end())) {
+    damaged("its offsets are not ascending");
+  }
+  std::vector<int32_t> ids;
+  for (size_t first = 0; first + 1 < offsets_.size();) {  // sentences, as many at once as fill a block
+    size_t last = first + 1;
+    while (last + 1 < offsets_.size() && offsets_[last + 1] - offsets_[first] <= kBlock) {
+      ++last;
     }
-    const uint32_t bound = footer_.vocabulary[i % 2];
-    if (!(footer_.id_bytes == 2 ? all_below(ids<uint16_t>() + first, count, bound)
-                                : all_below(ids<uint32_t>() + first, count, bound))) {
-      damaged("it has ids outside its vocabulary");
+    ids.clear();
+    read(offsets_[first], offsets_[last], ids);
+    for (size_t i = first; i < last; ++i) {
+      const auto at = [&](size_t sentence) {
+        return ids.begin() + static_cast<ptrdiff_t>(offsets_[sentence] - offsets_[first]);
+      };
+      if (!std::all_of(at(i), at(i + 1),
+                       [bound = footer_.vocabulary[i % 2]](int32_t id) { return static_cast<uint32_t>(id) < bound; })) {
+        damaged("it has ids outside its vocabulary");
+      }
     }
+    first = last;
   }
 }
 
@@ -99,11 +105,36 @@ Corpus Corpus::open(const std::filesystem::path& path, bool verify) {
   return corpus;
 }
 
+void Corpus::read(uint64_t begin, uint64_t end, std::vector<int32_t>& ids) const {
+  const uint64_t count = end - begin, at = kCorpusMagic.size() + begin * footer_.id_bytes;
+  const size_t before = ids.size();
+  if (footer_.id_bytes == 2) {
+    std::vector<uint16_t> narrow(count);
+    read_at(file_, narrow.data(), count * sizeof(uint16_t), at, path_);
+    ids.insert(ids.end(), narrow.begin(), narrow.end());
+  } else {
+    ids.resize(before + count);
+    read_at(file_, ids.data() + before, count * sizeof(int32_t), at, path_);
+  }
+}
+
 void Corpus::append(Side side, int64_t pair, std::vector<int32_t>& ids) const {
-  const auto append_from = [&](const auto* all) {
-    ids.insert(ids.end(), all + begin(side, pair), all + end(side, pair));
-  };
-  footer_.id_bytes == 2 ? append_from(this->ids<uint16_t>()) : append_from(this->ids<uint32_t>());
+  const size_t before = ids.size();
+  read(begin(side, pair), end(side, pair), ids);
+  for (size_t i = before; i < ids.size(); ++i) {
+    if (static_cast<uint32_t>(ids[i]) >= static_cast<uint32_t>(vocabulary(side))) {
+      damaged("it was overwritten while it was in use");
+    }
+  }
+}
+
+void Corpus::require_unchanged() const {
+  struct stat about {};
+  require(::fstat(file_.get(), &about) == 0 && static_cast<uint64_t>(about.st_size) == bytes_ &&
+              modified(about) == modified_,
+          "{} was changed while it was in use: end the run before you prepare its data again, or prepare another "
+          "directory",
+          path_.string());
 }
 
 CorpusWriter::CorpusWriter(const std::filesystem::path& path, int32_t source_vocabulary, int32_t target_vocabulary)

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,10 +32,11 @@ struct CorpusFooter {
 };
 static_assert(sizeof(CorpusFooter) == 64);
 
-// The memory-mapped corpus. All processes of a machine map the same pages. Thread-safe: const after open.
+// A corpus in use. Lengths are in memory; ids are read when they are wanted and checked again, because nobody can keep
+// the file from being written to meanwhile. Thread-safe: const after open.
 class Corpus {
  public:
-  // Maps the file and checks its sizes, every offset and id and, if `verify`, its checksum; errors name file and fault.
+  // Checks the file's sizes, every offset and id and, if `verify`, its checksum; errors name file and fault.
   static Corpus open(const std::filesystem::path& path, bool verify = true);
 
   int64_t size() const { return static_cast<int64_t>(footer_.pairs); }  // sentence pairs
@@ -47,32 +47,28 @@ class Corpus {
   // Every id is smaller than this.
   int32_t vocabulary(Side side) const { return static_cast<int32_t>(footer_.vocabulary[static_cast<size_t>(side)]); }
   void append(Side side, int64_t pair, std::vector<int32_t>& ids) const;
+  // Fails if the file was written to since it was opened.
+  void require_unchanged() const;
   // The content's checksum as hexadecimal digits.
   std::string checksum() const { return {footer_.checksum.begin(), footer_.checksum.end()}; }
 
  private:
-  struct Unmap {
-    size_t bytes;
-    void operator()(const char* data) const;
-  };
-
   explicit Corpus(const std::filesystem::path& path);
   void check_checksum() const;
   void check_content() const;
   [[noreturn]] void damaged(const char* what) const;
 
-  size_t file_bytes() const { return file_.get_deleter().bytes; }
   uint64_t begin(Side side, int64_t pair) const { return offsets_[2 * pair + static_cast<int>(side)]; }
   uint64_t end(Side side, int64_t pair) const { return offsets_[2 * pair + static_cast<int>(side) + 1]; }
-  template <class Id>
-  const Id* ids() const {
-    return reinterpret_cast<const Id*>(file_.get() + kCorpusMagic.size());
-  }
+  // Appends ids [begin, end) of the file.
+  void read(uint64_t begin, uint64_t end, std::vector<int32_t>& ids) const;
 
   std::filesystem::path path_;
-  std::unique_ptr<const char, Unmap> file_;
+  Descriptor file_;
+  uint64_t bytes_ = 0;
+  int64_t modified_ = 0;  // nanoseconds
   CorpusFooter footer_;
-  std::span<const uint64_t> offsets_;
+  std::vector<uint64_t> offsets_;
 };
 
 // Writes a corpus, pair after pair.

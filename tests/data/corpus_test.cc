@@ -1,6 +1,7 @@
 #include "data/corpus.h"
 
 #include <cstring>
+#include <fstream>
 #include <set>
 
 #include "core/error.h"
@@ -129,6 +130,40 @@ TEST_F(CorpusFile, HostileNumbersWithoutChecksum) {
     }
   }
   EXPECT_GT(refused, 300);
+}
+
+// As rsync --inplace and cp do it. Mapped into memory this was a SIGBUS or a crash.
+TEST_F(CorpusFile, WhatChangesInUseIsAnError) {
+  write(2000, 50, 50);
+  const std::string whole = read_file(path());
+  const auto overwrite = [&](const std::string& content) {
+    std::ofstream file(path(), std::ios::binary | std::ios::in | std::ios::out);
+    file.write(content.data(), static_cast<std::streamsize>(content.size()));
+  };
+  const auto read_all = [](const Corpus& corpus) {
+    return message_of([&] {
+      Ids ids;
+      for (int64_t i = 0; i < corpus.size(); ++i) {
+        corpus.append(Side::source, i, ids);
+        corpus.append(Side::target, i, ids);
+      }
+    });
+  };
+  {
+    const Corpus corpus = Corpus::open(path());
+    corpus.require_unchanged();
+    EXPECT_EQ(read_all(corpus), "");
+    std::filesystem::resize_file(path(), 100);
+    EXPECT_TRUE(contains(read_all(corpus), "became shorter"));
+    EXPECT_TRUE(contains(message_of([&] { corpus.require_unchanged(); }), "was changed while it was in use"));
+  }
+  write_file(path(), whole);
+  const Corpus corpus = Corpus::open(path());
+  overwrite(std::string(whole.size(), '\xFF'));
+  EXPECT_TRUE(contains(read_all(corpus), "overwritten while it was in use"));
+  overwrite(whole);  // the same bytes, but later
+  EXPECT_EQ(read_all(corpus), "");
+  EXPECT_TRUE(contains(message_of([&] { corpus.require_unchanged(); }), "was changed while it was in use"));
 }
 
 TEST_F(CorpusFile, NotACorpus) {
