@@ -26,14 +26,11 @@ struct EvaluateArguments {
 
 // The lines of a text file, without newlines.
 std::vector<std::string> read_lines(const std::string& file) {
-  data::LineReader reader(file);
   std::vector<std::string> lines;
-  for (std::string line; reader.next(line);) {
-    require(!reader.cut(), "line {} of {} is longer than {} bytes", reader.lines(), reader.name(),
-            data::LineReader::kLongestLine);
+  data::read_whole(file, false, [&](std::string& line, const data::LineReader& reader) {
     require(text::valid_utf8(line), "line {} of {} is not valid UTF-8", reader.lines(), reader.name());
     lines.push_back(std::move(line));
-  }
+  });
   return lines;
 }
 

@@ -43,19 +43,16 @@ struct Result {
 
 // Reads lines as sacreBLEU's command does: keeps a byte-order mark, removes white space at the end of a line.
 std::vector<std::string> read_lines(const std::string& name) {
-  data::LineReader reader(name, true);
   std::vector<std::string> lines;
   bool warned = false;
-  for (std::string line; reader.next(line);) {
-    require(!reader.cut(), "line {} of {} is longer than {} bytes: is this one sentence a line?", reader.lines(),
-            reader.name(), data::LineReader::kLongestLine);
+  data::read_whole(name, true, [&](std::string& line, const data::LineReader& reader) {
     if (!warned && !text::valid_utf8(line)) {
       warned = true;
       log::warning("line {} of {} is not valid UTF-8: invalid bytes count as U+FFFD, here and in later lines",
                    reader.lines(), reader.name());
     }
     lines.emplace_back(text::metric::rstrip_utf8(line));
-  }
+  });
   return lines;
 }
 

@@ -246,4 +246,17 @@ uint64_t LineReader::bytes() const { return state_->bytes - state_->rest.size();
 double LineReader::share() const { return state_->file.share(); }
 const std::string& LineReader::name() const { return state_->file.name(); }
 
+void read_whole(const std::string& path, bool keep_mark,
+                const std::function<void(std::string& line, const LineReader& reader)>& take) {
+  LineReader reader(path, keep_mark);
+  for (std::string line; reader.next(line);) {
+    require(!reader.cut(), "line {} of {} is longer than {} bytes: is this one sentence a line?", reader.lines(),
+            reader.name(), LineReader::kLongestLine);
+    require(reader.lines() <= kMostLines && reader.bytes() <= kMostBytes,
+            "{} has more than {} lines or {} bytes of text: it is too large to be compared as a whole", reader.name(),
+            kMostLines, kMostBytes);
+    take(line, reader);
+  }
+}
+
 }  // namespace tandem::data

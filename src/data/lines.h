@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -34,5 +35,12 @@ class LineReader {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// Calls take(line, reader) for each line of a text that its caller keeps in memory. Fails if a line was cut, and for
+// more than kMostLines lines or kMostBytes bytes: a packed file of a megabyte may hold billions of lines.
+constexpr int64_t kMostLines = 10'000'000;
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+void read_whole(const std::string& path, bool keep_mark,
+                const std::function<void(std::string& line, const LineReader& reader)>& take);
 
 }  // namespace tandem::data

@@ -140,6 +140,13 @@ TEST_F(BadInput, ModelPaths) {
   expect_refused({"score", "--hyp", directory_.at("dev.en"), "--ref", directory_.at("train.en")}, {"20", "1500"});
 }
 
+// A packed file of some kB that would fill the memory.
+TEST_F(BadInput, BillionsOfLines) {
+  const std::string file = directory_.at("lines.gz");
+  ASSERT_EQ(std::system(("head -c 10000001 /dev/zero | tr '\\0' '\\n' | gzip > " + file).c_str()), 0);
+  expect_refused({"score", "--hyp", file, "--ref", file}, {"lines.gz has more than 10000000 lines"});
+}
+
 TEST_F(BadInput, TranslateKeepsLinesWhateverTheyHold) {
   ASSERT_EQ(run(train_arguments(directory_, "run", 20)).exit_code, 0);
   std::string words;
