@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "commands.h"
 #include "core/error.h"
@@ -17,18 +18,22 @@
 namespace tandem::cli {
 namespace {
 
-// Copies the files that a train command names; the first word that is a file is the config.
-void push_files(const launch::LaunchOptions& options) {
-  const std::vector<std::string>& words = options.command;
+struct TrainCommand {
+  std::string file;
+  train::TrainConfig config;
+};
+
+// What `train CONFIG key=value ...` names, if its config is a file here: the first word that is one.
+std::optional<TrainCommand> train_command(const std::vector<std::string>& words) {
   const auto is_file = [](const std::string& word) { return std::filesystem::is_regular_file(word); };
   const auto config = std::find_if(words.begin(), words.end(), is_file);
-  require(!words.empty() && words[0] == "train" && config != words.end(),
-          "--push works with `train CONFIG` only, and `{}` names no config file that exists here",
-          fmt::join(words, " "));
+  if (words.empty() || words[0] != "train" || config == words.end()) {
+    return std::nullopt;
+  }
   std::vector<std::string> overrides(config + 1, words.end());
   std::erase_if(overrides,
                 [](const std::string& word) { return word.find('=') == std::string::npos || word[0] == '-'; });
-  push_to_hosts(options, *config, train::load_config(*config, overrides).data);
+  return TrainCommand{*config, train::load_config(*config, overrides)};
 }
 
 // If the run is on another machine, prints how to copy it here.
@@ -44,9 +49,15 @@ void print_location_of_run(const launch::LaunchOptions& options) {
 }
 
 void run_launch(const HostsOptions& given) {
-  const launch::LaunchOptions options = launch_options(given);
+  launch::LaunchOptions options = launch_options(given);
+  const auto train = train_command(options.command);
+  if (train) {
+    options.grace = std::chrono::seconds(train->config.stop.grace_seconds);
+  }
   if (given.push) {
-    push_files(options);
+    require(train.has_value(), "--push works with `train CONFIG` only, and `{}` names no config file that exists here",
+            fmt::join(options.command, " "));
+    push_to_hosts(options, train->file, train->config.data);
   }
   launch::launch(options);
   print_location_of_run(options);
@@ -68,7 +79,8 @@ void add_launch(Program& program) {
           "tandem launch --hosts gpu1:2,gpu2:2 --push -- train configs/transformer-base.toml data=data/en-de "
           "run=runs/en-de\n"
           "Workers start in this directory on every host. ssh must reach the hosts without a password.\n"
-          "Ctrl-C saves and ends everything everywhere; a second one ends it at once.")
+          "Ctrl-C saves and ends everything everywhere, within stop.grace_seconds (30 if the config is not a file "
+          "here).")
       .run([options] { run_launch(*options); });
 }
 

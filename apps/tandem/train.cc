@@ -44,7 +44,7 @@ void add_train(Program& program) {
               "share of the steps, 0 to 1, that a GPU's run also computes on the CPU, op by op, and compares")
       .example(
           "tandem train configs/transformer-base.toml data=data/en-de run=runs/en-de stop.max_steps=20000\n"
-          "Ctrl-C and SIGTERM save and end; SIGUSR1 saves and continues.")
+          "Ctrl-C, SIGTERM and SIGHUP save and end within stop.grace_seconds; SIGUSR1 saves and continues.")
       .run([options] {
         const train::TrainConfig config = train::load_config(options->config, options->overrides);
         require(!config.run.empty(), "no run directory given: add run=DIR");
@@ -61,7 +61,7 @@ void add_train(Program& program) {
           if (options->check_share > 0) {
             command.push_back(fmt::format("--check-backend={}", options->check_share));
           }
-          launch::launch_here(workers, command);
+          launch::launch_here(workers, command, std::chrono::seconds(config.stop.grace_seconds));
           return;
         }
         const train::TrainOutcome outcome = train::train_model(config, options->start_over, options->check_share);

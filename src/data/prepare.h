@@ -81,7 +81,7 @@ std::string to_table(const PrepareStats& stats);
 // "12 empty, 3 length ratio"; empty if nothing was dropped.
 std::string dropped_text(const PrepareStats& stats);
 
-// A failure leaves nothing behind. Neither do SIGINT and SIGTERM, which end the process with 128 + signal.
+// A failure leaves nothing behind. Neither do SIGINT, SIGTERM and SIGHUP, which end the process with 128 + signal.
 PrepareStats prepare(const PrepareConfig& config);
 
 }  // namespace tandem::data

@@ -48,8 +48,8 @@ class StatusLine {
   double last_ = -1;  // seconds at which the line was last drawn
 };
 
-// While this object exists, SIGINT and SIGTERM remove the scratch directory and end the process with 128 + signal, even
-// during a library's long call or while waiting for standard input.
+// While this object exists, SIGINT, SIGTERM and SIGHUP remove the scratch directory and end the process with 128 +
+// signal, even during a library's long call or while waiting for standard input.
 class EndOnSignal {
  public:
   EndOnSignal(const Signals& signals, std::filesystem::path scratch)

@@ -30,7 +30,6 @@ constexpr size_t kMostUnsent = 1U << 20;  // bytes; above this, no more output o
 constexpr milliseconds kBeat{1000};
 constexpr milliseconds kSilence{6000};  // without a message, the launcher counts as gone
 constexpr milliseconds kTick{100};
-constexpr milliseconds kKillDelay{2000};  // time between SIGTERM and SIGKILL when the launcher is gone
 
 // The addresses of this host: first the one that ssh connected to, then all others.
 std::vector<std::string> addresses_to_meet() {
@@ -57,6 +56,16 @@ std::vector<std::string> addresses_to_meet() {
   return addresses;
 }
 
+// Signals to stop that reach the agent too (from systemd, a batch system, a terminal that is closed) are the workers'
+// matter; the agent ends with its input and with them. Handlers, because exec() would keep ignored signals ignored.
+void outlive_stop_signals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    if (signal(number, [](int) {}) == SIG_IGN && number == SIGHUP) {
+      signal(number, SIG_IGN);
+    }
+  }
+}
+
 class Agent {
  public:
   Agent(int in, int out)
@@ -66,6 +75,7 @@ class Agent {
         unsent_(kAgentGreeting),
         last_heard_(steady_clock::now()) {
     signal(SIGPIPE, SIG_IGN);
+    outlive_stop_signals();
     set_nonblocking(in_);
     set_nonblocking(out_);
   }
@@ -152,6 +162,8 @@ class Agent {
       start(message);
     } else if (order == "signal") {
       signal_all(dist::number_of(dist::field_of(message, 1), 1, 64));
+    } else if (order == "grace") {
+      grace_ = milliseconds(dist::number_of(dist::field_of(message, 1), 0, INT_MAX));
     } else if (order == "end") {
       kill_at_ = dist::from_now(milliseconds(dist::number_of(dist::field_of(message, 1), 0, INT_MAX)));
     } else {
@@ -253,7 +265,7 @@ class Agent {
     if (!std::exchange(launcher_gone_, true)) {
       unsent_.clear();
       signal_all(SIGTERM);
-      kill_at_ = std::min(kill_at_.value_or(dist::Deadline::max()), dist::from_now(kKillDelay));
+      kill_at_ = std::min(kill_at_.value_or(dist::Deadline::max()), dist::from_now(grace_));
     }
   }
 
@@ -264,6 +276,7 @@ class Agent {
   std::list<Worker> workers_;
   dist::Deadline last_heard_, last_beat_;
   std::optional<dist::Deadline> kill_at_;
+  milliseconds grace_{0};  // between SIGTERM and SIGKILL when the launcher is gone
   bool launcher_gone_ = false;
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMessageLimit = 4U << 20;
 constexpr size_t kMostBeforeGreeting = 1U << 20;  // bytes that a login may print
-constexpr milliseconds kExitTime{4000};           // longest time for an agent to end: more than it gives its workers
+constexpr milliseconds kExitTime{4000};           // longest time for an agent to end after its grace
 
 std::vector<std::string> agent_arguments(const Host& host, const std::string& agent_command,
                                          const std::string& binary) {
@@ -35,17 +35,19 @@ std::vector<std::string> agent_arguments(const Host& host, const std::string& ag
 
 }  // namespace
 
-AgentLink::AgentLink(const Host& host, const std::string& agent_command, const std::string& binary)
-    : host_(host), messages_(kMessageLimit), last_heard_(steady_clock::now()) {
+AgentLink::AgentLink(const Host& host, const std::string& agent_command, const std::string& binary, milliseconds grace)
+    : host_(host), grace_(grace), messages_(kMessageLimit), last_heard_(steady_clock::now()) {
   ChildOptions options;
   options.arguments = agent_arguments(host, agent_command, binary);
   options.takes_input = true;
+  options.deaf = !is_this_host(host.name);
   child_ = start_child(options);
+  send({"grace", std::to_string(grace.count())});
 }
 
 AgentLink::~AgentLink() {
   child_.in = Pipe();
-  const auto deadline = dist::from_now(kExitTime);
+  const auto deadline = dist::from_now(grace_ + kExitTime);
   while (waitpid(child_.process, nullptr, WNOHANG) == 0) {
     if (steady_clock::now() > deadline || lost()) {
       kill(-child_.process, SIGKILL);

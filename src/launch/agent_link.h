@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <chrono>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -17,9 +18,10 @@ namespace tandem::launch {
 class AgentLink {
  public:
   // Starts the agent: directly on this host, otherwise through the agent command ("ssh ..."), which gets the host and
-  // one argument, a shell command.
-  AgentLink(const Host& host, const std::string& agent_command, const std::string& binary);
-  ~AgentLink();  // closes the stream; an agent that does not end within seconds is killed
+  // one argument, a shell command. `grace`: the time that the agent gives its workers if the launcher is gone.
+  AgentLink(const Host& host, const std::string& agent_command, const std::string& binary,
+            std::chrono::milliseconds grace);
+  ~AgentLink();  // closes the stream; an agent that does not end seconds after its grace is killed
   AgentLink(const AgentLink&) = delete;
   AgentLink& operator=(const AgentLink&) = delete;
 
@@ -41,6 +43,7 @@ class AgentLink {
   void read_errors();
 
   const Host host_;
+  const std::chrono::milliseconds grace_;
   Child child_;
   dist::MessageReader messages_;
   PipeLines errors_;

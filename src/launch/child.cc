@@ -56,6 +56,7 @@ struct ExecArguments {
   const char* directory;
   int in, out, err, status, inherits;
   pid_t parent;  // 0: need not live
+  bool deaf;
 };
 
 // Reports to the parent, then exits. step: 'd' for the directory, 'x' for the program; then errno.
@@ -79,8 +80,15 @@ struct ExecArguments {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+  // A SIGHUP that nohup has made ignored stays so; exec() resets one that is handled.
+  for (const int number : {SIGPIPE, SIGUSR1}) {
     signal(number, SIG_DFL);
+  }
+  for (const int number : {SIGINT, SIGTERM}) {
+    signal(number, child.deaf ? SIG_IGN : SIG_DFL);
+  }
+  if (child.deaf) {
+    signal(SIGHUP, SIG_IGN);
   }
   if (child.directory[0] != 0 && chdir(child.directory) != 0) {
     report_and_exit(child.status, 'd');
@@ -121,9 +129,16 @@ Child start_child(const ChildOptions& options) {
   }
   std::vector<std::string> arguments = options.arguments;
   std::vector<std::string> environment = whole_environment(options.environment);
-  const ExecArguments prepared{pointers_to(arguments), pointers_to(environment), options.directory.c_str(),
-                               in.read.get(),          out.write.get(),          err.write.get(),
-                               status.write.get(),     options.inherits,         options.dies_with_us ? getpid() : 0};
+  const ExecArguments prepared{pointers_to(arguments),
+                               pointers_to(environment),
+                               options.directory.c_str(),
+                               in.read.get(),
+                               out.write.get(),
+                               err.write.get(),
+                               status.write.get(),
+                               options.inherits,
+                               options.dies_with_us ? getpid() : 0,
+                               options.deaf};
   const pid_t process = fork();
   require(process >= 0, "cannot start a process: {}", std::strerror(errno));
   if (process == 0) {

@@ -20,6 +20,7 @@ struct ChildOptions {
   bool takes_input = false;              // otherwise it reads /dev/null
   int inherits = -1;                     // a descriptor that it inherits
   bool dies_with_us = false;             // SIGKILL when the thread that started it ends
+  bool deaf = false;                     // begins with SIGINT, SIGTERM and SIGHUP ignored, which ssh respects
 };
 
 struct Child {

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <climits>
 #include <csignal>
@@ -34,8 +35,9 @@ constexpr milliseconds kBeat{1000};
 constexpr milliseconds kSilence{10000};  // an agent silent for so long is lost; workers notice each other sooner
 constexpr milliseconds kTick{100};
 constexpr milliseconds kAway{2000};
-constexpr int kGrace = 4000;                       // milliseconds for workers to end by themselves after a failure
-constexpr milliseconds kLastLimit{kGrace + 4000};  // longest time for all to end
+constexpr milliseconds kFailureGrace{4000};  // for workers to end by themselves after a failure
+constexpr milliseconds kMargin{2000};        // so that workers end themselves when their grace is over, and say so
+constexpr milliseconds kKillTime{4000};      // longest time for an agent to kill its workers
 
 // One attempt: starts all workers and runs until all have ended.
 class Attempt {
@@ -43,7 +45,7 @@ class Attempt {
   Attempt(const LaunchOptions& options, const std::vector<Host>& hosts, const Signals& signals)
       : options_(options), signals_(signals) {
     for (const Host& host : hosts) {
-      AgentLink& agent = agents_.emplace_back(host, options.agent, options.binary);
+      AgentLink& agent = agents_.emplace_back(host, options.agent, options.binary, grace());
       for (int i = 0; i < host.workers; ++i) {
         workers_.push_back({static_cast<int>(workers_.size()), &agent, false, ""});
       }
@@ -59,8 +61,15 @@ class Attempt {
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 
-  // Returns the first cause of a failure, or "".
-  std::string run() {
+  // The kinds of causes that end an attempt; a later kind explains more.
+  enum class Weight { none, stopped, news_of_another, own_error, lost_host, killed };
+  struct Cause {
+    std::string text;
+    Weight weight = Weight::none;
+  };
+
+  // Returns the first cause of a failure; its text is empty if there was none.
+  Cause run() {
     wait_for_greetings();
     if (cause_.text.empty() && signals_.stop_signal() == 0) {
       const std::string rendezvous = find_rendezvous();
@@ -72,7 +81,7 @@ class Attempt {
         }
       }
     }
-    return cause_.text;
+    return cause_;
   }
 
   // The hosts that did not answer or stopped answering.
@@ -93,12 +102,7 @@ class Attempt {
     bool ended = false;
     std::string last_error;  // its last line on standard error
   };
-  // The kinds of causes that end an attempt; a later kind explains more.
-  enum class Weight { none, news_of_another, own_error, lost_host, killed };
-  struct Cause {
-    std::string text;
-    Weight weight = Weight::none;
-  };
+  milliseconds grace() const { return options_.grace + kMargin; }
 
   void beat() {
     for (auto next = steady_clock::now(); !done_; std::this_thread::sleep_for(kTick)) {
@@ -247,9 +251,10 @@ class Attempt {
     const int status = dist::number_of(dist::field_of(message, 2), 0, INT_MAX);
     const bool ordered = dist::field_of(message, 3) == "ordered";
     worker.ended = true;
-    const bool stopped_well = signalled_ && WIFEXITED(status) &&
-                              (WEXITSTATUS(status) == 128 + SIGTERM || WEXITSTATUS(status) == 128 + SIGINT);
-    if (status == 0 || stopped_well || ordered) {
+    const bool stopped = std::ranges::any_of(std::array{SIGTERM, SIGINT, SIGHUP}, [&](int number) {
+      return WIFEXITED(status) ? WEXITSTATUS(status) == 128 + number : WTERMSIG(status) == number;
+    });
+    if (status == 0 || (stopped && signals_.stop_signal() != 0) || (ordered && !cause_.text.empty())) {
       return;
     }
     const std::string last =
@@ -259,7 +264,9 @@ class Attempt {
     }
     end_all(fmt::format("rank {} on host {} {}{}{}", worker.rank, worker.agent->host().name, describe_end(status),
                         last.empty() ? "" : ": ", last),
-            WIFSIGNALED(status) ? Weight::killed : Weight::own_error);
+            stopped               ? Weight::stopped
+            : WIFSIGNALED(status) ? Weight::killed
+                                  : Weight::own_error);
   }
 
   bool works(const AgentLink& agent) const {
@@ -274,7 +281,7 @@ class Attempt {
       if (!was_away && now - agent.last_heard() > kSilence) {
         agent.lose(fmt::format("no message from it for {} s", kSilence.count() / 1000));
       }
-      if (!cause_.text.empty() && now - ending_since_ > kLastLimit && works(agent)) {
+      if (!cause_.text.empty() && now > end_by_ && works(agent)) {
         agent.lose("it does not end its workers");
       }
       if (agent.lost()) {
@@ -288,23 +295,31 @@ class Attempt {
       }
     }
     if (signals_.stop_signal() != 0 && !std::exchange(signalled_, true)) {
-      log::info("{}: the workers save and end; a second signal ends them at once", strsignal(signals_.stop_signal()));
-      for (AgentLink& agent : agents_) {
-        agent.send({"signal", std::to_string(SIGTERM)});
-      }
+      log::info("{}: the workers save and end within {} s", strsignal(signals_.stop_signal()), options_.grace.count());
+      send_all({"signal", std::to_string(SIGTERM)});
+      end_within(grace());
     }
   }
 
   // Workers notice by themselves that one is gone, report it and end; those that do not are killed.
   void end_all(const std::string& cause, Weight weight) {
     if (cause_.text.empty()) {
-      ending_since_ = steady_clock::now();
-      for (AgentLink& agent : agents_) {
-        agent.send({"end", std::to_string(kGrace)});
-      }
+      end_within(weight == Weight::stopped ? grace() : kFailureGrace);
     }
     if (weight > cause_.weight) {
       cause_ = {cause, weight};
+    }
+  }
+
+  // Workers that still run after this time are killed.
+  void end_within(milliseconds time) {
+    end_by_ = dist::from_now(time + kKillTime);
+    send_all({"end", std::to_string(time.count())});
+  }
+
+  void send_all(const dist::Message& message) {
+    for (AgentLink& agent : agents_) {
+      agent.send(message);
     }
   }
 
@@ -317,7 +332,7 @@ class Attempt {
   std::vector<std::string> addresses_;
   int port_ = 0;
   Cause cause_;
-  dist::Deadline ending_since_, looked_;
+  dist::Deadline end_by_, looked_;
   bool signalled_ = false;
   std::atomic<bool> done_ = false;
   std::thread heartbeat_thread_;  // sends heartbeats even while our own output waits for a terminal
@@ -347,24 +362,27 @@ std::string own_binary() {
   return script.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : script;
 }
 
-void launch_here(int workers, const std::vector<std::string>& command) {
+void launch_here(int workers, const std::vector<std::string>& command, std::chrono::seconds grace) {
   LaunchOptions options;
   options.hosts = {{"localhost", workers}};
   options.binary = own_binary();
   options.command = command;
   options.directory = std::filesystem::current_path().string();
+  options.grace = grace;
   launch(options);
 }
 
 void launch(const LaunchOptions& options) {
   require_sound(options);
-  const Signals signals;
+  // Its own limit is only for a launcher that its terminal blocks: it reports workers that exceed theirs.
+  const Signals signals(static_cast<int>(options.grace.count() +
+                                         std::chrono::ceil<std::chrono::seconds>(kMargin + 2 * kKillTime).count()));
   const IgnoredPipeSignal ignored;
   std::vector<Host> hosts = options.hosts;
   LaunchOptions all = options;
   all.environment.push_back("TANDEM_LAUNCH=" + dist::random_token());  // workers recognise a restart by it
   for (int attempt = 0;; ++attempt) {
-    std::string cause;
+    Attempt::Cause cause;
     std::vector<std::string> lost;
     {
       Attempt one(all, hosts, signals);
@@ -372,15 +390,16 @@ void launch(const LaunchOptions& options) {
       lost = one.lost_hosts();
     }
     if (const int number = signals.stop_signal(); number != 0) {
-      throw Interrupted(number, cause.empty() ? fmt::format("{}: all workers have ended", strsignal(number)) : cause);
+      require(cause.weight <= Attempt::Weight::news_of_another, "{}", cause.text);
+      throw Interrupted(number, fmt::format("{}: all workers have ended", strsignal(number)));
     }
-    if (cause.empty()) {
+    if (cause.text.empty()) {
       break;
     }
-    require(attempt < options.restarts, "{}", cause);
+    require(attempt < options.restarts, "{}", cause.text);
     remove_hosts(hosts, lost);
-    require(!hosts.empty(), "{}; no host is left for a restart", cause);
-    log::warning("{}; restart {} of {} with {} workers on {} hosts", cause, attempt + 1, options.restarts,
+    require(!hosts.empty(), "{}; no host is left for a restart", cause.text);
+    log::warning("{}; restart {} of {} with {} workers on {} hosts", cause.text, attempt + 1, options.restarts,
                  count_workers(hosts), hosts.size());
     std::this_thread::sleep_for(kBetweenAttempts);
   }

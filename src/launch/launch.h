@@ -1,8 +1,11 @@
 // Starts workers on hosts, and ends all of them if one fails.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
+
+#include "core/signals.h"
 
 namespace tandem::launch {
 
@@ -39,16 +42,19 @@ struct LaunchOptions {
   std::string address;                   // address of rank 0's host for the others; empty: found automatically
   std::vector<std::string> environment;  // NAME=VALUE for the workers
   int restarts = 0;                      // most restarts after failures
+  // Time for workers to save and end after a signal, or once the launcher is gone; then they are killed.
+  std::chrono::seconds grace{kUsualGrace};
 };
 
-// Returns when all workers have ended successfully. SIGINT and SIGTERM are passed on as SIGTERM, and end in Interrupted
-// once all workers have ended; a second one ends everything at once. Any worker's failure ends all of them and is an
-// Error that names the first cause: rank, host, message. Rank 0's lines are printed as they are; other ranks' lines are
-// prefixed with their rank and host.
+// Returns when all workers have ended successfully. SIGINT, SIGTERM and SIGHUP are passed on as SIGTERM, and end in
+// Interrupted once all workers have ended well. Any worker's failure ends all of them and is an Error that names the
+// first cause: rank, host, message. Rank 0's lines are printed as they are; other ranks' lines are prefixed with their
+// rank and host.
 void launch(const LaunchOptions& options);
 
 // Runs workers on this machine alone, in the current directory.
-void launch_here(int workers, const std::vector<std::string>& command);
+void launch_here(int workers, const std::vector<std::string>& command,
+                 std::chrono::seconds grace = std::chrono::seconds(kUsualGrace));
 
 // This program's own path; hosts with the same files have it at the same path.
 std::string own_binary();

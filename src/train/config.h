@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/precision.h"
+#include "core/signals.h"
 #include "data/prepared.h"
 #include "model/config.h"
 #include "optim/optimizer.h"
@@ -32,6 +33,7 @@ struct StopConfig {
   double max_minutes = 0;
   int64_t patience = 0;  // validations without a better `metric` before the run ends; 0 = never
   store::Metric metric = store::Metric::nll;
+  int grace_seconds = kUsualGrace;  // after a signal to stop: time to save and end
 };
 
 struct ValidationConfig {

@@ -54,6 +54,7 @@ void visit_config(TrainConfig& c, Visit& visit) {
   visit("stop.max_minutes", c.stop.max_minutes, model::at_least(0));
   visit("stop.patience", c.stop.patience, model::at_least(0));
   visit.choice("stop.metric", c.stop.metric, model::Choices{"nll", "bleu", "chrf"});
+  visit("stop.grace_seconds", c.stop.grace_seconds, model::Range{.low = 1, .high = 86400});
   visit("validation.every_steps", c.validation.every_steps, model::at_least(0));
   visit("validation.every_minutes", c.validation.every_minutes, model::at_least(0));
   visit("validation.beam", c.validation.beam, model::Range{.low = 1, .high = 100});

@@ -44,7 +44,7 @@ struct Device {
 // A training run in progress, as seen by one of its ranks: learner, counters and the loop.
 class Training {
  public:
-  Training(const TrainConfig& config, data::Prepared data, GroupRun& run, double check_share);
+  Training(const TrainConfig& config, data::Prepared data, GroupRun& run, Signals& signals, double check_share);
 
   void begin();  // with fresh weights or from the run's latest checkpoint
   TrainOutcome run();
@@ -85,7 +85,7 @@ class Training {
   std::optional<RunObserver> observer_;
   RunCheckpoints checkpoints_;  // after the observer, which its thread uses
   Validator validator_;
-  Signals signals_;
+  Signals& signals_;
 
   store::CheckpointState state_;
   std::optional<data::Prefetcher> batches_;
@@ -102,7 +102,7 @@ class Training {
   bool pause_asked_ = false;  // a rank asked for a pause, in the last step that was counted
 };
 
-Training::Training(const TrainConfig& config, data::Prepared data, GroupRun& run, double check_share)
+Training::Training(const TrainConfig& config, data::Prepared data, GroupRun& run, Signals& signals, double check_share)
     : config_(config),
       run_(run),
       data_(std::move(data)),
@@ -115,6 +115,7 @@ Training::Training(const TrainConfig& config, data::Prepared data, GroupRun& run
                {.wanted = saved_micro_batch(run)}),
       checkpoints_(run, data_, config_, learner_),
       validator_(backend_, learner_.model(), data_, config_, run),
+      signals_(signals),
       meter_(communicator_) {
   log::info("{}; {} parameters, {}", backend_.description(), grouped(learner_.model().parameters().count()),
             learner_.weights().copy().empty() ? "f32" : "bf16 with f32 masters");
@@ -364,12 +365,14 @@ TrainOutcome train_model(TrainConfig config, bool start_over, double check_share
   std::signal(SIGUSR1, SIG_IGN);  // ignored until there is something to save
   data::Prepared data = data::Prepared::open(config.data);
   complete_config(config, data);
+  std::optional<Signals> signals;  // outlives the run: a further signal must not cut its end short
   GroupRun run(config, data, start_over);
+  signals.emplace(config.stop.grace_seconds);
   log::set_quiet(!run.first());
   TrainOutcome outcome;
   bool begun = false;
   try {
-    Training training(config, std::move(data), run, check_share);
+    Training training(config, std::move(data), run, *signals, check_share);
     training.begin();
     begun = true;
     outcome = training.run();

@@ -65,6 +65,19 @@ std::string pair_line(PhiloxStream& random, std::string& target) {
 
 }  // namespace
 
+std::vector<pid_t> descendants(pid_t process) {
+  std::vector<pid_t> found;
+  for (const auto& thread : fs::directory_iterator(fmt::format("/proc/{}/task", process))) {
+    std::ifstream children(thread.path() / "children");
+    for (pid_t child = 0; children >> child;) {
+      found.push_back(child);
+      const std::vector<pid_t> more = descendants(child);
+      found.insert(found.end(), more.begin(), more.end());
+    }
+  }
+  return found;
+}
+
 pid_t start(const std::vector<std::string>& arguments, const fs::path& log,
             const std::vector<std::string>& environment) {
   return spawn(arguments, "/dev/null", log, log, environment);

@@ -18,6 +18,9 @@ struct Result {
   std::string out, err;
 };
 
+// The processes that this one has started, directly or not.
+std::vector<pid_t> descendants(pid_t process);
+
 // Standard input comes from `input`. environment: NAME=VALUE.
 Result run(const std::vector<std::string>& arguments, const std::string& input = "",
            const std::vector<std::string>& environment = {});

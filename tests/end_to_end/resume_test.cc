@@ -81,11 +81,14 @@ TEST_F(Resume, RefusesOtherModelOrData) {
 
 TEST_F(Resume, SignalsSaveAndEnd) {
   expect_trains("whole", 800);
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const fs::path log = directory_ / ("log" + std::to_string(signal));
     const pid_t process = start(train_arguments(directory_, "stopped", 800), log);
     ASSERT_TRUE(appears(log, "step ")) << read_text(log);
-    kill(process, signal);
+    for (int i = 0; i < 3; ++i) {  // an impatient user
+      kill(process, signal);
+      usleep(2000);
+    }
     EXPECT_EQ(wait_for(process), 128 + signal) << read_text(log);
     EXPECT_TRUE(fs::exists(directory_ / "stopped/latest/manifest.json"));
     EXPECT_TRUE(read_text(directory_ / "stopped/train.log").ends_with(fmt::format("stopped by signal {}\n", signal)));

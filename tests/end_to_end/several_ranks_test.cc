@@ -2,7 +2,10 @@
 // not, and going on after every kind of stop.
 #include "end_to_end/several_ranks.h"
 
+#include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "core/stopwatch.h"
 
@@ -151,6 +154,68 @@ TEST_F(SeveralRanks, AStopIsAgreedInsideAValidation) {
   EXPECT_LT(watch.seconds(), 3) << read_text(log);
   EXPECT_NE(read_text(log).find("the validation at step 20 is skipped"), std::string::npos) << read_text(log);
   EXPECT_EQ(fs::read_symlink(directory_ / "stopped/latest").filename(), "step-00000020");
+}
+
+// Sends the signal to every process of a launch, `times` times; returns its exit code.
+int stop_all(pid_t launcher, int number, int times = 1) {
+  std::vector<pid_t> all = descendants(launcher);
+  EXPECT_GE(all.size(), 3U) << "an agent and two workers";
+  all.push_back(launcher);
+  for (int i = 0; i < times; ++i) {
+    for (const pid_t process : all) {
+      kill(process, number);
+    }
+    usleep(2000);
+  }
+  return wait_for(launcher);
+}
+
+TEST_F(SeveralRanks, ASignalToEveryProcessSavesAndEnds) {
+  const fs::path log = directory_ / "log";
+  int saved = 0;
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    for (const int times : {1, 20}) {
+      const pid_t launcher =
+          start(launch_arguments("localhost:2", command("run", 1000000, {"checkpoint.every_steps=0"})), log);
+      ASSERT_TRUE(appears(log, fmt::format("step {}/", saved + 20))) << read_text(log);
+      EXPECT_EQ(stop_all(launcher, number, times), 128 + number) << read_text(log);
+      const std::string state = read_text(directory_ / "run/latest/state.json");
+      const size_t at = state.find("\"step\":");
+      ASSERT_NE(at, std::string::npos) << read_text(log);
+      const int step = std::atoi(state.c_str() + at + 7);
+      EXPECT_GT(step, saved + 19) << "the work since the checkpoint before is lost";
+      saved = step;
+    }
+  }
+}
+
+TEST_F(SeveralRanks, UnderNohupAHangUpChangesNothing) {
+  const fs::path log = directory_ / "log";
+  signal(SIGHUP, SIG_IGN);
+  const pid_t launcher = start(launch_arguments("localhost:2", command("run", 1000000)), log);
+  signal(SIGHUP, SIG_DFL);
+  ASSERT_TRUE(appears(log, "step 20/")) << read_text(log);
+  for (const pid_t process : descendants(launcher)) {
+    kill(process, SIGHUP);
+  }
+  kill(launcher, SIGHUP);
+  usleep(500'000);
+  int code = 0;
+  ASSERT_FALSE(has_ended(launcher, code)) << read_text(log);
+  EXPECT_EQ(stop_all(launcher, SIGTERM), 128 + SIGTERM) << read_text(log);
+}
+
+// The disk is full, as far as the workers can see: no file may grow beyond 1,000 bytes.
+TEST_F(SeveralRanks, ASaveThatFailsIsAnError) {
+  const fs::path log = directory_ / "log";
+  const pid_t launcher = start(launch_arguments("localhost:2", command("run", 1000000)), log);
+  ASSERT_TRUE(appears(log, "step 20/")) << read_text(log);
+  const rlimit full{1000, 1000};
+  for (const pid_t process : descendants(launcher)) {
+    prlimit(process, RLIMIT_FSIZE, &full, nullptr);
+  }
+  EXPECT_EQ(stop_all(launcher, SIGTERM), 1) << read_text(log);
+  EXPECT_FALSE(fs::exists(directory_ / "run/latest"));
 }
 
 // Two processes with the variables that another launcher sets.

@@ -70,16 +70,67 @@ TEST(Launch, ControlCSavesAndEnds) {
   }
 }
 
-TEST(Launch, TheSecondControlCEndsAtOnce) {
+// Rank 1 never ends by itself. The second signal changes nothing; when the grace is over, all end, and it is an error.
+TEST(Launch, WorkersThatDoNotSaveEndAfterTheGrace) {
+  setenv("TANDEM_TEST_GRACE", "3", 1);
   Launched launched(local(2, {"steps=100", "sleeps=1:1:600000"}));
+  unsetenv("TANDEM_TEST_GRACE");
   launched.wait_for_workers(2);
   std::this_thread::sleep_for(milliseconds(300));
   kill(launched.process(), SIGINT);
   std::this_thread::sleep_for(milliseconds(500));
   EXPECT_EQ(launched.processes().size(), 3U) << "two workers that save, and their agent";
   kill(launched.process(), SIGINT);
-  EXPECT_EQ(launched.wait(milliseconds(3000)), 128 + SIGINT);
-  EXPECT_TRUE(launched.wait_until_nothing_is_left(milliseconds(6000)));
+  EXPECT_EQ(launched.wait(milliseconds(1500)), -1) << "ended within the grace: " << launched.err();
+  EXPECT_EQ(launched.wait(milliseconds(8000)), 1) << launched.err();
+  EXPECT_TRUE(contains(launched.err(), "tandem: 3 s after the signal to stop")) << launched.err();
+  EXPECT_TRUE(launched.wait_until_nothing_is_left(milliseconds(1000)));
+}
+
+// A worker that even the signal does not reach is killed a little later.
+TEST(Launch, AStoppedWorkerIsKilledAfterTheGrace) {
+  setenv("TANDEM_TEST_GRACE", "1", 1);
+  Launched launched(local(1, {"steps=100000000", "pause=1"}));
+  unsetenv("TANDEM_TEST_GRACE");
+  const auto workers = launched.wait_for_workers(1);
+  kill(workers.at(0), SIGSTOP);
+  kill(launched.process(), SIGTERM);
+  EXPECT_EQ(launched.wait(milliseconds(8000)), 1) << launched.err();
+  EXPECT_TRUE(contains(launched.err(), "rank 0 on host localhost was killed")) << launched.err();
+  EXPECT_TRUE(launched.wait_until_nothing_is_left(milliseconds(1000)));
+}
+
+// The workers save, however the signal reaches them; `agent`: for another host.
+void signal_every_process(const std::string& hosts, const std::string& agent, int number) {
+  const TemporaryDirectory directory;
+  Launched launched(launch_arguments(hosts, agent, 0, {"steps=100000000", "saves=" + (directory / "saved").string()}));
+  launched.wait_for_workers(2);
+  for (const pid_t process : launched.processes()) {
+    kill(process, number);
+  }
+  kill(launched.process(), number);
+  EXPECT_EQ(launched.wait(milliseconds(10000)), 128 + number) << launched.err();
+  EXPECT_NE(read_text(directory / "saved"), "") << launched.err();
+  EXPECT_TRUE(launched.wait_until_nothing_is_left(milliseconds(1000)));
+}
+
+TEST(Launch, ASignalToEveryProcessSavesAndEnds) {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    signal_every_process("localhost:2", "false", number);
+    signal_every_process("x,y", R"(sh -c 'eval "$1"')", number);  // another process is between launcher and agent
+  }
+}
+
+// The launcher is gone: its workers have the grace, here 3 s beside the 2 in which they end themselves.
+TEST(Launch, WithoutALauncherWorkersHaveTheGrace) {
+  setenv("TANDEM_TEST_GRACE", "3", 1);
+  Launched launched(local(2, {"steps=100", "sleeps=1:1:600000"}));
+  unsetenv("TANDEM_TEST_GRACE");
+  launched.wait_for_workers(2);
+  std::this_thread::sleep_for(milliseconds(300));
+  kill(launched.process(), SIGKILL);
+  EXPECT_FALSE(launched.wait_until_nothing_is_left(milliseconds(2500)));
+  EXPECT_TRUE(launched.wait_until_nothing_is_left(milliseconds(8000)));
 }
 
 TEST(Launch, StartsAgain) {

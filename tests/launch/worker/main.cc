@@ -7,7 +7,7 @@
 // `work` joins the process group, sums in a loop, prints and leaves. steps: number of sums; floats: size of a sum;
 // pause: milliseconds after each; prints: lines after each; saves: a file to which rank 0 adds a line when it is
 // signalled to stop; fails: "RANK:STEP" where it throws; first: it throws only if this file does not exist yet, and
-// creates it; sleeps: "RANK:STEP:MILLISECONDS" for which the main thread sleeps.
+// creates it; sleeps: "RANK:STEP:MILLISECONDS" for which the main thread sleeps. TANDEM_TEST_GRACE: seconds.
 #include <unistd.h>
 
 #include <csignal>
@@ -35,6 +35,11 @@ Settings settings_of(int argc, char** argv) {
     settings[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
   }
   return settings;
+}
+
+int grace() {
+  const std::string given = dist::variable("TANDEM_TEST_GRACE");
+  return given.empty() ? kUsualGrace : std::stoi(given);
 }
 
 bool is_first(const Settings& settings) {
@@ -84,7 +89,7 @@ void work_steps(dist::ProcessGroup& group, const Settings& settings, const Signa
 }
 
 void work(const Settings& settings) {
-  const Signals signals;
+  const Signals signals(grace());
   const auto group = dist::join_process_group(dist::world_from_environment(), {});
   try {
     work_steps(*group, settings, signals);
@@ -108,6 +113,7 @@ void launch_work(int argc, char** argv) {
   options.directory = argv[5];
   options.command.assign(argv + 6, argv + argc);
   options.binary = own_binary();
+  options.grace = std::chrono::seconds(grace());
   launch(options);
 }
 
