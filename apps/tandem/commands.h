@@ -6,6 +6,7 @@
 namespace tandem::cli {
 
 void add_demo(Program& program);
+void add_secret(Program& program);
 void add_score(Program& program);
 void add_prepare(Program& program);
 void add_train(Program& program);

@@ -28,9 +28,9 @@ int main(int argc, char** argv) {
   occupy_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // writing beyond the file size limit is an error and does not end the process
   Program program("tandem", "Trains translation models and reports what was really measured.", TANDEM_VERSION);
-  for (const auto add :
-       {add_demo, add_prepare, add_train, add_launch, add_preflight, add_translate, add_evaluate, add_score,
-        add_inspect, add_report, add_watch, add_average, add_bench, add_tune, add_agent, add_preflight_worker}) {
+  for (const auto add : {add_demo, add_prepare, add_train, add_launch, add_preflight, add_translate, add_evaluate,
+                         add_score, add_inspect, add_report, add_watch, add_average, add_bench, add_tune, add_secret,
+                         add_agent, add_preflight_worker}) {
     add(program);
   }
   try {

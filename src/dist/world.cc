@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/parse.h"
+#include "dist/secret.h"
 #include "dist/socket.h"
 
 namespace tandem::dist {
@@ -25,7 +26,8 @@ struct Launcher {
   const char *rank, *size, *local_rank, *local_size, *node, *nodes;
   bool partial;  // whether the last three may be unset
   bool (*started_us)();
-  void (*complete)(World&);  // sets what these variables do not give, mainly the address of rank 0
+  // Sets what these variables do not give, mainly the address of rank 0, and returns a name of the job.
+  std::string (*complete)(World&);
 };
 
 // A missing host number is derived as if every host had the same number of ranks.
@@ -47,15 +49,15 @@ World ranks_from(const Launcher& launcher) {
   return world;
 }
 
-// Workers that only share a job's number meet at a port derived from it.
-void meet_by_job(World& world, const std::string& hosts, const std::string& job) {
+// Workers that only share a job's number meet at a port derived from it. Returns the number.
+std::string meet_by_job(World& world, const std::string& hosts, const std::string& job) {
   const std::string host = world.local_size == world.size ? "127.0.0.1" : hosts;
   Checksum sum;
   sum.add(job);
   if (!host.empty()) {
     world.rendezvous = fmt::format("{}:{}", host, kFirstPort + sum.value() % kPorts);
   }
-  world.secret = world.started_by + " " + job;
+  return job;
 }
 
 bool any_set(std::initializer_list<const char*> names) {
@@ -73,35 +75,36 @@ bool started_by_srun() {
          number_variable("SLURM_STEP_ID") < kFirstSpecialStep;
 }
 
-void complete_tandem(World& world) {
+std::string complete_tandem(World& world) {
   world.hosts = split(variable("TANDEM_HOSTS"), ',');
   world.listener = optional_number_variable("TANDEM_LISTENER").value_or(-1);
+  return world.rendezvous;
 }
 
-void complete_torchrun(World& world) {
+std::string complete_torchrun(World& world) {
   const std::string address = variable("MASTER_ADDR");
   const int port = number_variable("MASTER_PORT");
   require(!address.empty(), "MASTER_ADDR is not set, though RANK and WORLD_SIZE are: set all or none");
   // torchrun's own agent may listen at MASTER_PORT.
   world.rendezvous = fmt::format("{}:{}", address, port + (variable("TORCHELASTIC_RUN_ID").empty() ? 0 : 1));
-  world.secret = "torchrun " + variable("TORCHELASTIC_RUN_ID");
   require(!started_by_mpirun() || (number_variable("OMPI_COMM_WORLD_RANK") == world.rank &&
                                    number_variable("OMPI_COMM_WORLD_SIZE") == world.size),
           "torchrun's variables give rank {} of {}, mpirun's rank {} of {}: unset the ones that are stale", world.rank,
           world.size, variable("OMPI_COMM_WORLD_RANK"), variable("OMPI_COMM_WORLD_SIZE"));
+  return variable("TORCHELASTIC_RUN_ID");
 }
 
 // The nodes are a guess until all ranks have joined.
-void complete_mpirun(World& world) {
+std::string complete_mpirun(World& world) {
   std::string uri = variable("OMPI_MCA_orte_hnp_uri");
   for (const char* name : {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI2"}) {
     uri = uri.empty() ? variable(name) : uri;
   }
   const std::string job = variable("OMPI_MCA_ess_base_jobid") + variable("PMIX_NAMESPACE");
-  meet_by_job(world, hosts_of_mpi_uri(variable("OMPI_MCA_orte_hnp_uri")), job.empty() ? uri : job);
+  return meet_by_job(world, hosts_of_mpi_uri(variable("OMPI_MCA_orte_hnp_uri")), job.empty() ? uri : job);
 }
 
-void complete_srun(World& world) {
+std::string complete_srun(World& world) {
   const std::vector<int> tasks = slurm_tasks(variable("SLURM_STEP_TASKS_PER_NODE"));
   require(static_cast<int>(tasks.size()) == world.nodes && world.node < world.nodes,
           "SLURM_STEP_TASKS_PER_NODE has {} nodes, SLURM_STEP_NUM_NODES is {}, SLURM_NODEID is {}", tasks.size(),
@@ -109,8 +112,8 @@ void complete_srun(World& world) {
   world.local_size = tasks[world.node];
   std::string list = variable("SLURM_STEP_NODELIST");
   list = list.empty() ? variable("SLURM_JOB_NODELIST") : list;
-  meet_by_job(world, list.empty() ? variable("SLURM_LAUNCH_NODE_IPADDR") : first_slurm_host(list),
-              variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID"));
+  return meet_by_job(world, list.empty() ? variable("SLURM_LAUNCH_NODE_IPADDR") : first_slurm_host(list),
+                     variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID"));
 }
 
 // The first launcher in this order that has started this process counts.
@@ -153,19 +156,30 @@ World world_from_environment() {
   const auto launcher =
       std::ranges::find_if(kLaunchers, [](const Launcher& candidate) { return candidate.started_us(); });
   World world;
+  std::string job;
   if (launcher != std::end(kLaunchers)) {
     world = ranks_from(*launcher);
-    launcher->complete(world);
+    job = launcher->complete(world);
   }
   const auto prefer = [](std::string& value, const std::string& name) {
     const std::string given = variable(name);
     value = given.empty() ? value : given;
   };
   prefer(world.rendezvous, "TANDEM_RENDEZVOUS");
-  prefer(world.secret, "TANDEM_SECRET");
   prefer(world.host, "TANDEM_HOST");
   world.host = world.host.empty() ? host_name() : world.host;
   require_sound(world);
+  if (!world.alone()) {
+    world.secret = given_secret();
+    if (world.secret.empty()) {
+      require(
+          world.local_size == world.size,
+          "{} has started ranks on several hosts, and they have no secret: set TANDEM_SECRET to what `tandem secret` "
+          "prints, or TANDEM_SECRET_FILE to a file with it, the same for all ranks",
+          world.started_by);
+      world.secret = secret_on_this_host(world.started_by + " " + job);
+    }
+  }
   return world;
 }
 

@@ -28,7 +28,8 @@ struct World {
 
 // Reads the first of these that is set:
 //   TANDEM_RANK ... (from `tandem launch`), torchrun's RANK ..., mpirun's OMPI_COMM_WORLD_RANK ..., srun's SLURM_*.
-// TANDEM_RENDEZVOUS (host:port) and TANDEM_SECRET override what is derived from a job's number and host list.
+// TANDEM_RENDEZVOUS (host:port) overrides what is derived from a job's number and host list. The secret is given
+// (secret.h); ranks on several hosts without one are an Error, and those of one host share a key of their user.
 // Incomplete or contradictory variables are an Error. Without any variable there is one rank.
 World world_from_environment();
 

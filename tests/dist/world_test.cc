@@ -1,9 +1,13 @@
 // Ranks read from the environment of tandem launch, mpirun, srun and torchrun.
 #include "dist/world.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "core/error.h"
@@ -11,6 +15,8 @@
 
 namespace tandem::dist {
 namespace {
+
+const std::string kSecret = "0123456789abcdef012345";  // 22 characters
 
 using Variables = std::map<std::string, std::string>;
 
@@ -42,19 +48,20 @@ std::string error_in(const Variables& variables) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-const Variables kTandem = {{"TANDEM_RANK", "3"},       {"TANDEM_SIZE", "4"},   {"TANDEM_LOCAL_RANK", "1"},
-                           {"TANDEM_LOCAL_SIZE", "2"}, {"TANDEM_NODE", "1"},   {"TANDEM_NODES", "2"},
-                           {"TANDEM_HOST", "b"},       {"TANDEM_SECRET", "s"}, {"TANDEM_RENDEZVOUS", "a:5000"},
+const Variables kTandem = {{"TANDEM_RANK", "3"},       {"TANDEM_SIZE", "4"},       {"TANDEM_LOCAL_RANK", "1"},
+                           {"TANDEM_LOCAL_SIZE", "2"}, {"TANDEM_NODE", "1"},       {"TANDEM_NODES", "2"},
+                           {"TANDEM_HOST", "b"},       {"TANDEM_SECRET", kSecret}, {"TANDEM_RENDEZVOUS", "a:5000"},
                            {"TANDEM_HOSTS", "a,a,b,b"}};
 const Variables kTorchrun = {
-    {"RANK", "2"},       {"WORLD_SIZE", "4"},     {"LOCAL_RANK", "0"},     {"LOCAL_WORLD_SIZE", "2"},
-    {"GROUP_RANK", "1"}, {"MASTER_ADDR", "gpu1"}, {"MASTER_PORT", "29500"}};
+    {"RANK", "2"},       {"WORLD_SIZE", "4"},     {"LOCAL_RANK", "0"},      {"LOCAL_WORLD_SIZE", "2"},
+    {"GROUP_RANK", "1"}, {"MASTER_ADDR", "gpu1"}, {"MASTER_PORT", "29500"}, {"TANDEM_SECRET", kSecret}};
 const Variables kMpirun = {{"OMPI_COMM_WORLD_RANK", "5"},
                            {"OMPI_COMM_WORLD_SIZE", "8"},
                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
                            {"OMPI_MCA_orte_hnp_uri", "2051.0;tcp://10.0.0.1,192.168.0.1:41234"},
-                           {"OMPI_MCA_ess_base_jobid", "2051"}};
+                           {"OMPI_MCA_ess_base_jobid", "2051"},
+                           {"TANDEM_SECRET", kSecret}};
 const Variables kSrun = {{"SLURM_PROCID", "4"},
                          {"SLURM_STEP_NUM_TASKS", "5"},
                          {"SLURM_LOCALID", "0"},
@@ -63,7 +70,8 @@ const Variables kSrun = {{"SLURM_PROCID", "4"},
                          {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"},
                          {"SLURM_STEP_NODELIST", "gpu[07-09]"},
                          {"SLURM_STEP_ID", "0"},
-                         {"SLURM_JOB_ID", "77"}};
+                         {"SLURM_JOB_ID", "77"},
+                         {"TANDEM_SECRET", kSecret}};
 
 Variables with(Variables variables, const Variables& more) {
   for (const auto& [name, value] : more) {
@@ -90,7 +98,7 @@ TEST(World, FromTandemLaunch) {
   EXPECT_EQ(std::vector({world.rank, world.size, world.local_rank, world.local_size, world.node, world.nodes}),
             std::vector({3, 4, 1, 2, 1, 2}));
   EXPECT_EQ(world.host, "b");
-  EXPECT_EQ(world.secret, "s");
+  EXPECT_EQ(world.secret, kSecret);
   EXPECT_EQ(world.rendezvous, "a:5000");
   EXPECT_EQ(world.hosts, (std::vector<std::string>{"a", "a", "b", "b"}));
 }
@@ -111,10 +119,9 @@ TEST(World, FromMpirun) {
   EXPECT_EQ(std::vector({world.rank, world.size, world.local_rank, world.local_size, world.node, world.nodes}),
             std::vector({5, 8, 1, 4, 1, 2}));
   EXPECT_TRUE(world.rendezvous.starts_with("10.0.0.1,192.168.0.1:2")) << world.rendezvous;
-  EXPECT_FALSE(world.secret.empty());
   world = world_in(with(kMpirun, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "8"}}));
   EXPECT_TRUE(world.rendezvous.starts_with("127.0.0.1:2")) << world.rendezvous;
-  EXPECT_EQ(world_in(with(kMpirun, {{"TANDEM_RENDEZVOUS", "x:9"}, {"TANDEM_SECRET", "t"}})).rendezvous, "x:9");
+  EXPECT_EQ(world_in(with(kMpirun, {{"TANDEM_RENDEZVOUS", "x:9"}})).rendezvous, "x:9");
   EXPECT_TRUE(contains(error_in(without(kMpirun, "OMPI_MCA_orte_hnp_uri")), "set TANDEM_RENDEZVOUS=host:port"));
 }
 
@@ -127,10 +134,63 @@ TEST(World, FromSrun) {
   // Another rank of the job gets the same address; another job does not.
   EXPECT_EQ(world_in(with(kSrun, {{"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}})).rendezvous, world.rendezvous);
   EXPECT_NE(world_in(with(kSrun, {{"SLURM_JOB_ID", "78"}})).rendezvous, world.rendezvous);
-  EXPECT_NE(world_in(with(kSrun, {{"SLURM_JOB_ID", "78"}})).secret, world.secret);
   // The script of a batch job is not one of its tasks.
   EXPECT_TRUE(world_in(with(kSrun, {{"SLURM_STEP_ID", "4294967291"}})).alone());
   EXPECT_TRUE(world_in(without(kSrun, "SLURM_STEP_NUM_TASKS")).alone());
+}
+
+// Whatever other users can know of a job gives no secret.
+TEST(World, SeveralHostsNeedASecret) {
+  for (const Variables& launcher :
+       {kTandem, kTorchrun, with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}}), kMpirun, kSrun}) {
+    EXPECT_EQ(world_in(launcher).secret, kSecret);
+    const std::string error = error_in(without(launcher, "TANDEM_SECRET"));
+    EXPECT_TRUE(contains(error, "set TANDEM_SECRET to what `tandem secret` prints, or TANDEM_SECRET_FILE")) << error;
+    EXPECT_TRUE(contains(error_in(with(launcher, {{"TANDEM_SECRET", kSecret.substr(1)}})),
+                         "has 21 characters, and must have at least 22"));
+  }
+}
+
+TEST(World, ASecretInAFile) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory / "secret";
+  const Variables from_file = with(without(kSrun, "TANDEM_SECRET"), {{"TANDEM_SECRET_FILE", path.string()}});
+  EXPECT_TRUE(contains(error_in(from_file), "cannot be read: No such file"));
+  std::ofstream(path) << kSecret << "\n";
+  std::filesystem::permissions(path, std::filesystem::perms(0640));
+  EXPECT_TRUE(contains(error_in(from_file), "others may read the secret's file")) << error_in(from_file);
+  std::filesystem::permissions(path, std::filesystem::perms(0600));
+  EXPECT_EQ(world_in(from_file).secret, kSecret);
+  std::ofstream(path) << "short\n";
+  EXPECT_TRUE(contains(error_in(from_file), "has 5 characters"));
+}
+
+TEST(World, OnOneHostTheSecretIsTheUsersOwn) {
+  const testing::TemporaryDirectory directory;
+  const testing::TemporaryDirectory other;
+  const auto secret_in = [](const testing::TemporaryDirectory& temporary, const std::string& rank,
+                            const std::string& id) {
+    return world_in({{"RANK", rank},
+                     {"LOCAL_RANK", rank},
+                     {"WORLD_SIZE", "2"},
+                     {"LOCAL_WORLD_SIZE", "2"},
+                     {"MASTER_ADDR", "localhost"},
+                     {"MASTER_PORT", "29500"},
+                     {"TORCHELASTIC_RUN_ID", id},
+                     {"TMPDIR", temporary.path().string()}})
+        .secret;
+  };
+  const std::string secret = secret_in(directory, "0", "");
+  EXPECT_EQ(secret.size(), 64U);
+  EXPECT_EQ(secret_in(directory, "1", ""), secret);
+  EXPECT_NE(secret_in(directory, "0", "another job"), secret);
+  EXPECT_NE(secret_in(other, "0", ""), secret) << "it follows from what everybody knows";
+  const auto kept = directory / fmt::format("tandem-{}", geteuid());
+  EXPECT_EQ(std::filesystem::status(kept / "secret").permissions(), std::filesystem::perms(0600));
+  EXPECT_EQ(std::filesystem::status(kept).permissions(), std::filesystem::perms(0700));
+  std::filesystem::permissions(kept, std::filesystem::perms(0755));
+  EXPECT_TRUE(
+      contains(testing::message_of([&] { secret_in(directory, "0", ""); }), "is not a directory that only you"));
 }
 
 TEST(World, HalfSetOrContradictoryIsAnError) {

@@ -236,13 +236,33 @@ TEST_F(SeveralRanks, OtherLaunchersVariablesStartAProcessGroupToo) {
        }}};
   for (const auto& [name, variables] : launchers) {
     const auto log = [&](int rank) { return directory_ / (name + std::to_string(rank) + ".log"); };
-    const pid_t first = start(command(name, 20), log(0), variables("0"));
-    const pid_t second = start(command(name, 20), log(1), variables("1"));
+    const auto with_key = [&](const std::string& rank) {
+      Variables all = variables(rank);
+      all.push_back("TMPDIR=" + directory_.path().string());
+      return all;
+    };
+    const pid_t first = start(command(name, 20), log(0), with_key("0"));
+    const pid_t second = start(command(name, 20), log(1), with_key("1"));
     EXPECT_EQ(wait_for(first), 0) << read_text(log(0));
     EXPECT_EQ(wait_for(second), 0) << read_text(log(1));
     EXPECT_NE(read_text(log(0)).find("2 workers, started by " + name), std::string::npos) << read_text(log(0));
     EXPECT_EQ(saved_bits(directory_ / "launched"), saved_bits(directory_ / name));
+    EXPECT_FALSE(read_text(directory_ / fmt::format("tandem-{}/secret", geteuid())).empty()) << "no key of this user";
+
+    Variables several = with_key("0");  // of four, two of them on another host: there is no secret to be derived
+    for (std::string& entry : several) {
+      entry = entry.ends_with("WORLD_SIZE=2") && !entry.starts_with("LOCAL") ? entry.substr(0, entry.size() - 1) + "4"
+                                                                             : entry;
+    }
+    several.emplace_back("TANDEM_RENDEZVOUS=127.0.0.1:9");
+    const pid_t refused = start(command(name, 20), log(2), several);
+    EXPECT_EQ(wait_for(refused), 1);
+    EXPECT_NE(read_text(log(2)).find("set TANDEM_SECRET to what `tandem secret` prints"), std::string::npos)
+        << read_text(log(2));
   }
+  const std::string printed = run({"secret"}).out;
+  EXPECT_EQ(printed.find_first_not_of("0123456789abcdef"), 32U) << printed;
+  EXPECT_NE(printed, run({"secret"}).out);
 }
 
 class SharedDisks : public SeveralRanks {
