@@ -181,9 +181,11 @@ std::unique_ptr<Communicator> make_silent_communicator(int size);
 // Collectives over TCP, carried out by Gloo. Through the store the ranks of one communicator learn each other's
 // addresses. Returns when all ranks have met and every pair of them is connected. `address` is how the peers reach this
 // rank: a host name, an IP address or a network interface. `timeout` is the longest wait for a peer, first to join and
-// later for the next piece (256 KiB) that it has to send; a long transfer that makes progress is not a failure.
+// later for the next piece (256 KiB) that it has to send; a long transfer that makes progress is not a failure. Only
+// those who know the secret become peers.
 std::unique_ptr<Communicator> make_gloo_communicator(gloo::rendezvous::Store& store, int rank, int size,
-                                                     const std::string& address, std::chrono::milliseconds timeout);
+                                                     const std::string& address, std::chrono::milliseconds timeout,
+                                                     const std::string& secret);
 
 // Throws unless the ranks can work on the call's buffers, which must be in host memory.
 void require_communicable(const Collective& call);

@@ -41,8 +41,8 @@ constexpr ptrdiff_t kAhead = 2;  // calls that may begin before an earlier one i
 class GlooCommunicator final : public Communicator {
  public:
   GlooCommunicator(gloo::rendezvous::Store& store, int rank, int size, const std::string& address,
-                   std::chrono::milliseconds timeout) {
-    queue_.add([&] { mesh_ = std::make_unique<GlooMesh>(store, rank, size, address, timeout); }).get();
+                   std::chrono::milliseconds timeout, const std::string& secret) {
+    queue_.add([&] { mesh_ = std::make_unique<GlooMesh>(store, rank, size, address, timeout, secret); }).get();
   }
 
   ~GlooCommunicator() override {
@@ -138,10 +138,11 @@ class GlooCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_gloo_communicator(gloo::rendezvous::Store& store, int rank, int size,
-                                                     const std::string& address, std::chrono::milliseconds timeout) {
+                                                     const std::string& address, std::chrono::milliseconds timeout,
+                                                     const std::string& secret) {
   require(size >= 1 && rank >= 0 && rank < size, "rank {} of {} ranks", rank, size);
   require(timeout.count() > 0, "the timeout between ranks is {} ms, it must be positive", timeout.count());
-  return std::make_unique<GlooCommunicator>(store, rank, size, address, timeout);
+  return std::make_unique<GlooCommunicator>(store, rank, size, address, timeout, secret);
 }
 
 }  // namespace tandem::dist

@@ -1,18 +1,22 @@
 #include "dist/gloo_mesh.h"
 
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/context.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/transport/tcp/pair.h>
 #include <gloo/transport/unbound_buffer.h>
-#include <net/if.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <future>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "core/error.h"
 #include "core/stopwatch.h"
-#include "dist/socket.h"
+#include "dist/peer_sockets.h"
 
 namespace tandem::dist {
 namespace {
@@ -24,67 +28,116 @@ constexpr std::chrono::milliseconds kReasonTime{1000};  // longest time for a pe
 // it has not read yet.
 constexpr std::chrono::milliseconds kReadingTime{200};
 
-// Gloo's messages begin with its source file in brackets.
-std::string without_source_file(const std::string& message) {
-  const size_t end = message.find("] ");
-  return message.starts_with("[") && end != std::string::npos ? message.substr(end + 2) : message;
+// Gloo's messages begin with its source file in brackets, and name a peer as " [address]:port", the port with its bytes
+// in the wrong order.
+std::string in_plain_words(std::string message) {
+  const size_t file = message.starts_with("[") ? message.find("] ") : std::string::npos;
+  message.erase(0, file == std::string::npos ? 0 : file + 2);
+  const size_t peer = message.find(" [");
+  const size_t port = message.find("]:", peer);
+  if (port != std::string::npos) {
+    message.erase(peer, std::min(message.find_first_not_of("0123456789", port + 2), message.size()) - peer);
+  }
+  return message;
 }
+
+namespace tcp = gloo::transport::tcp;
+
+// Gloo's own way to connect, a listening socket for each pair that takes whoever comes first, is passed by: a pair gets
+// a connection that PeerPort has made. The device's thread must be held up (HeldDevice): the pair begins with that
+// listening socket, and nobody who connects to it may be heard.
+struct PairAccess : tcp::Pair {
+  static void give(tcp::Pair& pair, Socket socket) {
+    const std::lock_guard lock(pair.*&PairAccess::m_);
+    ::close(std::exchange(pair.*&PairAccess::fd_, socket.release()));
+    (pair.*&PairAccess::handleConnected)();
+  }
+};
+
+// Holds up the device's thread, which handles the events of its sockets, while this exists.
+class HeldDevice final : public tcp::Handler {
+ public:
+  explicit HeldDevice(tcp::Device& device) : device_(device), event_(eventfd(1, EFD_CLOEXEC)) {
+    device_.registerDescriptor(event_.get(), EPOLLIN, this);
+    held_.get_future().wait();
+  }
+  ~HeldDevice() override {
+    release_.set_value();
+    device_.unregisterDescriptor(event_.get(), this);
+  }
+  HeldDevice(const HeldDevice&) = delete;
+  HeldDevice& operator=(const HeldDevice&) = delete;
+
+  void handleEvents(int) override {
+    if (!std::exchange(entered_, true)) {
+      held_.set_value();
+      release_.get_future().wait();
+    }
+  }
+
+ private:
+  tcp::Device& device_;
+  const Socket event_;
+  bool entered_ = false;
+  std::promise<void> held_, release_;
+};
 
 }  // namespace
 
 GlooMesh::GlooMesh(gloo::rendezvous::Store& store, int rank, int size, const std::string& address,
-                   std::chrono::milliseconds timeout)
+                   std::chrono::milliseconds timeout, const std::string& secret)
     : rank_(rank), size_(size), timeout_(timeout), stop_reasons_(size), stop_reason_channels_(size) {
   for (int distance = 1; distance < size; ++distance) {
     upwards_.push_back((rank + distance) % size);
   }
   downwards_.assign(upwards_.rbegin(), upwards_.rend());
-  meet(store);
-  connect(store, address);
+  std::optional<PeerPort> port;
+  try {
+    port.emplace(rank, size, address, secret);
+  } catch (const Error& error) {
+    fail("rank {} cannot be reached by its peers at '{}': {}; give an address of this host that they can reach", rank,
+         address, error.what());
+  }
+  const auto published = meet(store, port->published());
+  give_to_gloo(port->address(), port->connect_all(published, from_now(timeout)));
   expect_stop_reasons();
   synchronize();
 }
 
 GlooMesh::~GlooMesh() = default;
 
-// Waits for every rank by name before Gloo waits for all of them without naming any.
-void GlooMesh::meet(gloo::rendezvous::Store& store) {
+// Returns what every rank publishes.
+std::vector<std::vector<char>> GlooMesh::meet(gloo::rendezvous::Store& store, const std::vector<char>& own) {
   const auto key = [](int rank) { return "here-" + std::to_string(rank); };
   const auto deadline = from_now(timeout_);
   try {
-    store.set(key(rank_), {'1'});
+    store.set(key(rank_), own);
   } catch (const std::exception& error) {
-    fail("rank {} cannot write to the rendezvous: {}", rank_, without_source_file(error.what()));
+    fail("rank {} cannot write to the rendezvous: {}", rank_, in_plain_words(error.what()));
   }
+  std::vector<std::vector<char>> published;
   for (int peer = 0; peer < size_; ++peer) {
     try {
       store.wait({key(peer)}, std::chrono::milliseconds(std::max(milliseconds_until(deadline), 1)));
+      published.push_back(store.get(key(peer)));
     } catch (const std::exception& error) {
       fail("rank {} of {} did not come within {} s (rank {} waited): {}; is it running?", peer, size_,
-           to_seconds(timeout_), rank_, without_source_file(error.what()));
+           to_seconds(timeout_), rank_, in_plain_words(error.what()));
     }
   }
+  return published;
 }
 
-void GlooMesh::connect(gloo::rendezvous::Store& store, const std::string& address) {
-  gloo::transport::tcp::attr where;
-  try {
-    if (if_nametoindex(address.c_str()) != 0) {
-      where.iface = address;
-    } else {
-      require_host(address);  // Gloo reads getaddrinfo's result even if it failed, so a bad name must not reach it
-      where.hostname = address;
-    }
-    std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(where);
-    auto context = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
-    context->setTimeout(timeout_);
-    gloo::rendezvous::PrefixStore addresses("mesh", store);
-    context->connectFullMesh(addresses, device);
-    context_ = std::move(context);
-  } catch (const std::exception& error) {
-    fail("rank {} cannot connect to its peers from address '{}': {}; give an address of this host that they can reach",
-         rank_, address, without_source_file(error.what()));
+void GlooMesh::give_to_gloo(const std::string& address, std::vector<Socket> sockets) {
+  const auto device = std::make_shared<tcp::Device>(tcp::CreateDeviceAttr(address.c_str()));
+  const auto context = std::make_shared<tcp::Context>(device, rank_, size_);
+  context->setTimeout(timeout_);
+  const HeldDevice held(*device);
+  for (const int peer : upwards_) {
+    PairAccess::give(dynamic_cast<tcp::Pair&>(*context->createPair(peer)),
+                     std::move(sockets[static_cast<size_t>(peer)]));
   }
+  context_ = context;
 }
 
 void GlooMesh::expect_stop_reasons() {
@@ -161,7 +214,7 @@ void GlooMesh::lose(int peer, const std::string& why) {
           ? reason
           : fmt::format("rank {} lost rank {} during {}: {}; look at the log of rank {}, and whether all ranks run the "
                         "same work",
-                        rank_, peer, what_, without_source_file(why), peer));
+                        rank_, peer, what_, in_plain_words(why), peer));
 }
 
 // Sends the reason to the peers while the channels of the work still exist: Gloo sends nothing more to a peer that

@@ -15,15 +15,16 @@
 #include <vector>
 
 #include "dist/communicator.h"
+#include "dist/socket.h"
 
 namespace gloo {
-class Context;
 namespace rendezvous {
 class Store;
 }
 namespace transport {
+class Context;
 class UnboundBuffer;
-}
+}  // namespace transport
 }  // namespace gloo
 
 namespace tandem::dist {
@@ -33,7 +34,7 @@ class GlooChannel;
 class GlooMesh {
  public:
   GlooMesh(gloo::rendezvous::Store& store, int rank, int size, const std::string& address,
-           std::chrono::milliseconds timeout);
+           std::chrono::milliseconds timeout, const std::string& secret);
   ~GlooMesh();
 
   int rank() const { return rank_; }
@@ -55,8 +56,8 @@ class GlooMesh {
   static constexpr size_t kReasonBytes = 512;
   using StopReason = std::array<char, kReasonBytes>;  // why a rank stopped: text that ends with a zero
 
-  void meet(gloo::rendezvous::Store& store);
-  void connect(gloo::rendezvous::Store& store, const std::string& address);
+  std::vector<std::vector<char>> meet(gloo::rendezvous::Store& store, const std::vector<char>& own);
+  void give_to_gloo(const std::string& address, std::vector<Socket> sockets);
   void expect_stop_reasons();
   void synchronize();
   void send_stop_reason(const std::string& reason);
@@ -77,8 +78,8 @@ class GlooMesh {
   std::string failure_;
   std::set<gloo::transport::UnboundBuffer*> waiting_;  // abort() wakes these
 
-  std::shared_ptr<gloo::Context> context_;  // shared with Gloo's buffers; gone after a failure
-  std::vector<StopReason> stop_reasons_;    // by rank
+  std::shared_ptr<gloo::transport::Context> context_;  // shared with Gloo's buffers; gone after a failure
+  std::vector<StopReason> stop_reasons_;               // by rank
   std::vector<std::unique_ptr<GlooChannel>> stop_reason_channels_;
 };
 

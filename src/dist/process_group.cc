@@ -125,7 +125,7 @@ class JoinedProcessGroup final : public ProcessGroup {
     auto made = guard([&] {
       GlooStore store(*work_, name, options_.join_timeout);
       return make_gloo_communicator(store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
-                                    infos_[rank()].address, options_.collective_timeout);
+                                    infos_[rank()].address, options_.collective_timeout, world_.secret);
     });
     auto guarded = std::make_unique<GuardedCommunicator>(std::move(made),
                                                          [this](const std::string& text) { return explain(text); });

@@ -3,7 +3,6 @@
 #include <climits>
 
 #include "core/error.h"
-#include "core/log.h"
 #include "dist/rendezvous_server.h"
 
 namespace tandem::dist {
@@ -13,7 +12,6 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr size_t kMessageLimit = 2U << 20;  // bytes, once the secret is proven
-constexpr int kMostWarnings = 3;            // about wrong secrets
 constexpr size_t kStoreLimit = 256U << 20;  // bytes of all values together
 
 std::string name_of(const JoiningRank& rank) { return describe(rank.member.rank, rank.member.host); }
@@ -131,9 +129,7 @@ void RendezvousServer::handle_hello(Connection& connection, const Message& messa
     send_to(connection, {"refused", reason});
   };
   if (!same_proof(message[4], proof(secret_, {"rank", connection.nonce, message[3], message[1], message[2]}))) {
-    if (++wrong_secrets_ <= kMostWarnings) {
-      log::warning("a process at {} was refused: it does not know the secret of this run", connection.from);
-    }
+    strangers_.warn(connection.from);
     return refuse("the secret is wrong: all ranks of a run need the same TANDEM_SECRET, or come from one launcher");
   }
   const int number = number_of(message[2], 0, INT_MAX);

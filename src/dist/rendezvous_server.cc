@@ -167,6 +167,7 @@ void RendezvousServer::close(Connection& connection) {
   connection.socket = Socket();
   connection.out.clear();
   if (connection.kind == Connection::Kind::unproven) {
+    strangers_.warn(connection.from);
     return;
   }
   Rank& rank = ranks_[connection.rank];

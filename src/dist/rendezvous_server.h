@@ -115,7 +115,7 @@ class RendezvousServer {
   std::map<std::string, std::string> store_;
   size_t store_bytes_ = 0;
   std::vector<std::string> refusals_;  // joins that were refused, for describe_missing()
-  int wrong_secrets_ = 0;
+  Strangers strangers_;
   bool complete_ = false;
   std::string failure_;
   Deadline last_look_;

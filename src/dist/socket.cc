@@ -18,17 +18,23 @@
 #include <memory>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/parse.h"
 
 namespace tandem::dist {
 namespace {
 
-// Small messages are sent at once and before a collective's bulk data.
-void set_options(const Socket& socket) {
+constexpr size_t kMostStrangers = 3;  // addresses that are named
+constexpr int kBacklog = 4096;        // connections to be accepted: strangers must not crowd out the ranks
+
+void set_options(const Socket& socket, Use use) {
   const int on = 1;
   const int first = 6;  // the highest that needs no privilege
   const int low_delay = IPTOS_LOWDELAY;
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (use == Use::bulk) {
+    return;
+  }
   setsockopt(socket.get(), IPPROTO_IP, IP_TOS, &low_delay, sizeof low_delay);
   setsockopt(socket.get(), SOL_SOCKET, SO_PRIORITY, &first, sizeof first);
 }
@@ -112,7 +118,7 @@ bool try_listen(const Socket& socket, int family, bool loopback_only, int port) 
     four.sin_addr.s_addr = htonl(loopback_only ? INADDR_LOOPBACK : INADDR_ANY);
     size = sizeof four;
   }
-  return bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) == 0 && listen(socket.get(), 1024) == 0;
+  return bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) == 0 && listen(socket.get(), kBacklog) == 0;
 }
 
 }  // namespace
@@ -139,6 +145,20 @@ Socket listen_on(bool loopback_only, int port) {
   fail("cannot listen on port {}: {}; is another run using it? Port 0 chooses a free one", port, std::strerror(error));
 }
 
+Socket listen_at(const std::string& address) {
+  const auto addresses = resolve(address, 0);
+  int error = 0;
+  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
+    Socket listener(socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (listener.open() && bind(listener.get(), each->ai_addr, each->ai_addrlen) == 0 &&
+        listen(listener.get(), kBacklog) == 0) {
+      return listener;
+    }
+    error = errno;
+  }
+  fail("cannot listen at {}: {}", address, std::strerror(error));
+}
+
 int port_of(const Socket& listener) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
@@ -148,28 +168,32 @@ int port_of(const Socket& listener) {
                                              : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
-Socket connect_to(const std::string& host, int port, Deadline deadline) {
+Socket connect_to(const std::string& host, int port, Deadline deadline, Use use) {
   const auto addresses = resolve(host, port);
   int error = 0;
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
     Socket connection(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     error = connection.open() ? try_connect(connection, *address, deadline) : errno;
     if (error == 0) {
-      set_options(connection);
+      set_options(connection, use);
       return connection;
     }
   }
   fail("{}:{}: {}", host, port, std::strerror(error));
 }
 
-void require_host(const std::string& name) { resolve(name, 0); }
-
-Socket accept_from(const Socket& listener) {
+Socket accept_from(const Socket& listener, Use use) {
   Socket connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (connection.open()) {
-    set_options(connection);
+    set_options(connection, use);
   }
   return connection;
+}
+
+void Strangers::warn(const std::string& address) {
+  if (!address.empty() && seen_.size() < kMostStrangers && seen_.insert(address).second) {
+    log::warning("{} connects to a port of this run without knowing its secret, and is refused", address);
+  }
 }
 
 std::string local_address(const Socket& socket) { return address_by(getsockname, socket); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,14 +25,25 @@ int milliseconds_until(Deadline deadline);
 
 // Listens on all addresses of this host, or only on the loopback. Port 0: any free one.
 Socket listen_on(bool loopback_only, int port);
+// Listens at any free port of one of this host's addresses, or fails with the system's reason.
+Socket listen_at(const std::string& address);
 int port_of(const Socket& listener);
 
+// Messages are sent before bulk data.
+enum class Use { messages, bulk };
 // Connects, or fails with the system's reason. The socket is non-blocking.
-Socket connect_to(const std::string& host, int port, Deadline deadline);
-// Fails unless the name or address resolves.
-void require_host(const std::string& name);
+Socket connect_to(const std::string& host, int port, Deadline deadline, Use use = Use::messages);
 // The next pending connection; a closed Socket if there is none.
-Socket accept_from(const Socket& listener);
+Socket accept_from(const Socket& listener, Use use = Use::messages);
+
+// Warns of those who connect without knowing the secret, once for each of the first few addresses.
+class Strangers {
+ public:
+  void warn(const std::string& address);
+
+ private:
+  std::set<std::string> seen_;
+};
 
 // Numeric addresses of the two ends ("10.0.0.2"); empty if the connection is gone.
 std::string local_address(const Socket& socket);

@@ -39,7 +39,7 @@ pid_t fork_rank(const std::filesystem::path& directory, int rank, int size, mill
   int code = 1;
   try {
     gloo::rendezvous::FileStore store(directory.string());
-    body(*make_gloo_communicator(store, rank, size, "127.0.0.1", timeout));
+    body(*make_gloo_communicator(store, rank, size, "127.0.0.1", timeout, "secret"));
     code = 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
@@ -123,7 +123,8 @@ TEST(Processes, StoppedOneIsNamedByTheOthers) { end_one_of_three(SIGSTOP); }
 TEST(Communicator, MissingRankIsNamed) {
   gloo::rendezvous::HashStore store;
   const auto began = steady_clock::now();
-  const std::string message = message_of([&] { make_gloo_communicator(store, 0, 3, "127.0.0.1", milliseconds(300)); });
+  const std::string message =
+      message_of([&] { make_gloo_communicator(store, 0, 3, "127.0.0.1", milliseconds(300), "secret"); });
   EXPECT_TRUE(contains(message, "rank 1 of 3 did not come")) << message;
   EXPECT_LT(steady_clock::now() - began, milliseconds(5000));
 }
@@ -131,17 +132,35 @@ TEST(Communicator, MissingRankIsNamed) {
 TEST(Communicator, BadAddressIsNamed) {
   const auto message_for = [](const std::string& address) {
     gloo::rendezvous::HashStore store;
-    return message_of([&] { make_gloo_communicator(store, 0, 1, address, milliseconds(300)); });
+    return message_of([&] { make_gloo_communicator(store, 0, 1, address, milliseconds(300), "secret"); });
   };
   const std::string unknown = message_for("no.such.host.invalid");
   EXPECT_TRUE(contains(unknown, "'no.such.host.invalid': no.such.host.invalid does not resolve")) << unknown;
   const std::string foreign = message_for("192.0.2.1");  // reserved for documentation
-  EXPECT_TRUE(contains(foreign, "cannot connect to its peers from address '192.0.2.1'")) << foreign;
+  EXPECT_TRUE(contains(foreign, "cannot be reached by its peers at '192.0.2.1'")) << foreign;
 }
 
 TEST(Communicator, AcceptsANetworkInterface) {
   gloo::rendezvous::HashStore store;
-  make_gloo_communicator(store, 0, 1, "lo", milliseconds(1000))->barrier();
+  make_gloo_communicator(store, 0, 1, "lo", milliseconds(1000), "secret")->barrier();
+}
+
+TEST(Communicator, APeerWithoutTheSecretIsNone) {
+  gloo::rendezvous::HashStore store;
+  std::vector<std::string> messages(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      messages[rank] = message_of([&] {
+        make_gloo_communicator(store, rank, 2, "127.0.0.1", milliseconds(500), rank == 0 ? "secret" : "guess");
+      });
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(messages[0], "rank 1 did not connect to rank 0 in time");
+  EXPECT_TRUE(contains(messages[1], "rank 1 cannot connect to rank 0 at 127.0.0.1:")) << messages[1];
 }
 
 TEST(Communicator, DifferentCallsEndInAnError) {
@@ -151,6 +170,7 @@ TEST(Communicator, DifferentCallsEndInAnError) {
         std::vector<float> values(ranks.rank() == 0 ? 1000 : 2000);
         const std::string message = message_of([&] { ranks.all_reduce(view_of(values)); });
         EXPECT_TRUE(contains(message, "lost rank")) << message;
+        EXPECT_FALSE(contains(message, "]:")) << "Gloo prints ports with their bytes swapped: " << message;
       },
       milliseconds(500));
 }
@@ -178,12 +198,12 @@ TEST(Communicator, ClosingItEndsWorkUnderWay) {
   with_ranks(2, [&](Communicator&) {});
   gloo::rendezvous::HashStore store;
   std::thread other([&] {
-    const auto peer = make_gloo_communicator(store, 1, 2, "127.0.0.1", testing::kTimeout);
+    const auto peer = make_gloo_communicator(store, 1, 2, "127.0.0.1", testing::kTimeout, "secret");
     EXPECT_TRUE(contains(message_of([&] { peer->barrier(); }), "rank 0 closed its communicator"));
   });
   Handle handle;
   {
-    const auto ranks = make_gloo_communicator(store, 0, 2, "127.0.0.1", testing::kTimeout);
+    const auto ranks = make_gloo_communicator(store, 0, 2, "127.0.0.1", testing::kTimeout, "secret");
     handle = ranks->start_all_reduce(view_of(values));
   }
   EXPECT_TRUE(contains(message_of([&] { handle.wait(); }), "closed its communicator"));

@@ -28,7 +28,7 @@ inline void with_ranks(int size, const std::function<void(dist::Communicator&)>&
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        body(*dist::make_gloo_communicator(store, rank, size, "127.0.0.1", timeout));
+        body(*dist::make_gloo_communicator(store, rank, size, "127.0.0.1", timeout, "secret"));
       } catch (...) {
         errors[rank] = std::current_exception();
       }

@@ -35,7 +35,8 @@ double bytes_per_second(const Hosts& hosts, int64_t floats, int times) {
   for (int rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
       enter(hosts.space(rank));
-      const auto all = dist::make_gloo_communicator(store, rank, 2, Hosts::address(rank), std::chrono::minutes(2));
+      const auto all =
+          dist::make_gloo_communicator(store, rank, 2, Hosts::address(rank), std::chrono::minutes(2), "secret");
       std::vector<float> values(static_cast<size_t>(floats), 1.0F + static_cast<float>(rank));
       for (int i = 0; i < times; ++i) {
         all->barrier();

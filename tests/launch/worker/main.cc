@@ -7,7 +7,8 @@
 // `work` joins the process group, sums in a loop, prints and leaves. steps: number of sums; floats: size of a sum;
 // pause: milliseconds after each; prints: lines after each; saves: a file to which rank 0 adds a line when it is
 // signalled to stop; fails: "RANK:STEP" where it throws; first: it throws only if this file does not exist yet, and
-// creates it; sleeps: "RANK:STEP:MILLISECONDS" for which the main thread sleeps. TANDEM_TEST_GRACE: seconds.
+// creates it; sleeps: "RANK:STEP:MILLISECONDS" for which the main thread sleeps. late:
+// "RANK:MILLISECONDS" before it joins. TANDEM_TEST_GRACE: seconds.
 #include <unistd.h>
 
 #include <csignal>
@@ -90,7 +91,11 @@ void work_steps(dist::ProcessGroup& group, const Settings& settings, const Signa
 
 void work(const Settings& settings) {
   const Signals signals(grace());
-  const auto group = dist::join_process_group(dist::world_from_environment(), {});
+  const dist::World world = dist::world_from_environment();
+  if (settings.contains("late") && settings.at("late").starts_with(fmt::format("{}:", world.rank))) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(settings.at("late").substr(2))));
+  }
+  const auto group = dist::join_process_group(world, {});
   try {
     work_steps(*group, settings, signals);
   } catch (const Interrupted&) {
