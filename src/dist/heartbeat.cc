@@ -87,6 +87,8 @@ bool Heartbeat::listen(Deadline deadline) {
   std::optional<Message> message;
   try {
     message = connection_.receive(deadline);
+  } catch (const Altered& error) {
+    fail("{} received from {}: {}", self_, rank_0_, error.what());
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
     if (left_ || end_) {

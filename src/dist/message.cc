@@ -125,4 +125,35 @@ bool same_proof(const std::string& a, const std::string& b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
+std::string Seal::proof_of(const Message& message) {
+  Message numbered{std::to_string(number_++)};
+  numbered.insert(numbered.end(), message.begin(), message.end());
+  return proof(key_, numbered);
+}
+
+Message Seal::close(Message message) {
+  if (!key_.empty()) {
+    message.push_back(proof_of(message));
+  }
+  return message;
+}
+
+Message Seal::open(Message message) {
+  if (!key_.empty()) {
+    const std::string given = std::move(message.back());
+    message.pop_back();
+    if (message.empty() || !same_proof(given, proof_of(message))) {
+      throw Altered("a message was altered or added on its way");
+    }
+  }
+  return message;
+}
+
+Session::Session(const std::string& secret, Message greetings) {
+  greetings.insert(greetings.begin(), "of the server");
+  of_server = Seal(proof(secret, greetings));
+  greetings.front() = "of the rank";
+  of_rank = Seal(proof(secret, greetings));
+}
+
 }  // namespace tandem::dist

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.h"
+
 namespace tandem::dist {
 
 using Message = std::vector<std::string>;
@@ -55,5 +57,36 @@ std::string proof(const std::string& secret, const Message& fields);
 
 // Takes the same time wherever the two differ.
 bool same_proof(const std::string& a, const std::string& b);
+
+class Altered : public Error {
+ public:
+  using Error::Error;
+};
+
+// One direction of a connection whose two ends share a key. Each message gets one field more, a proof over the key, the
+// message's number and its fields, so that whoever relays the connection can neither alter, add, repeat nor leave out
+// one.
+class Seal {
+ public:
+  Seal() = default;  // without a key, messages stay as they are
+  explicit Seal(std::string key) : key_(std::move(key)) {}
+
+  Message close(Message message);
+  Message open(Message message);  // Altered if it is not the next one that the other end has closed
+
+ private:
+  std::string proof_of(const Message& message);
+
+  std::string key_;
+  uint64_t number_ = 0;
+};
+
+// The two ends' seals follow from the secret and from all that both have said in the greeting.
+struct Session {
+  Session() = default;
+  Session(const std::string& secret, Message greetings);
+
+  Seal of_server, of_rank;
+};
 
 }  // namespace tandem::dist

@@ -93,6 +93,11 @@ std::string describe(int rank, const std::string& host) {
   return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on host {}", rank, host);
 }
 
+std::string proof_of_rank(const std::string& secret, Message greetings) {
+  greetings.insert(greetings.begin(), "rank");
+  return proof(secret, greetings);
+}
+
 Message to_message(const JoiningRank& candidate) {
   const auto& [member, identity, size] = candidate;
   return {"join",
@@ -124,30 +129,33 @@ void RendezvousServer::handle(Connection& connection, const Message& message) {
 
 void RendezvousServer::handle_hello(Connection& connection, const Message& message) {
   require(message.size() == 5 && message[0] == "hello", "not a greeting");
-  const auto refuse = [&](const std::string& reason) {
+  const Message greetings{connection.nonce, message[3], message[1], message[2]};
+  const auto refuse = [&](const Message& refusal) {
     connection.closing = true;
-    send_to(connection, {"refused", reason});
+    send_to(connection, refusal);
   };
-  if (!same_proof(message[4], proof(secret_, {"rank", connection.nonce, message[3], message[1], message[2]}))) {
+  if (!same_proof(message[4], proof_of_rank(secret_, greetings))) {
     strangers_.warn(connection.from);
-    return refuse("the secret is wrong: all ranks of a run need the same TANDEM_SECRET, or come from one launcher");
+    return refuse({"refused"});  // sealed, it would let a stranger try secrets
   }
+  connection.session = Session(secret_, greetings);
   const int number = number_of(message[2], 0, INT_MAX);
   if (static_cast<size_t>(number) >= ranks_.size()) {
-    return refuse(
-        fmt::format("rank 0 was given {} as the number of ranks, so there is no rank {}", ranks_.size(), number));
+    return refuse({"refused", fmt::format("rank 0 was given {} as the number of ranks, so there is no rank {}",
+                                          ranks_.size(), number)});
   }
   Rank& rank = ranks_[number];
   const bool heartbeat = message[1] == "heart";
   if ((heartbeat ? rank.heartbeat : rank.work) != nullptr || joined_[number]) {
     refusals_.push_back(fmt::format("a second process, at {}, claimed to be rank {}", connection.from, number));
-    return refuse(fmt::format("{} is already there: two processes were given the same rank", name_of(number)));
+    return refuse(
+        {"refused", fmt::format("{} is already there: two processes were given the same rank", name_of(number))});
   }
   (heartbeat ? rank.heartbeat : rank.work) = &connection;
   connection.kind = heartbeat ? Connection::Kind::heartbeat : Connection::Kind::work;
   connection.rank = number;
   connection.in.set_limit(kMessageLimit);
-  send_to(connection, {"welcome", proof(secret_, {"server", message[3], connection.nonce})});
+  send_to(connection, {"welcome"});
   if (heartbeat && !failure_.empty()) {
     send_failure(rank);
   }

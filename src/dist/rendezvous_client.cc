@@ -69,6 +69,7 @@ bool RendezvousClient::try_address(const World& world, const std::string& host, 
                                    Deadline deadline) {
   socket_ = connect_to(host, port, std::min(deadline, from_now(kConnectTime)));
   in_ = MessageReader(4096);
+  session_ = Session();
   const std::string where = fmt::format("the server at {}:{}", host, port);
   std::optional<Message> greeting;
   try {
@@ -84,20 +85,30 @@ bool RendezvousClient::try_address(const World& world, const std::string& host, 
   }
   const std::string nonce = random_token();
   const std::string rank = std::to_string(world.rank);
-  send({"hello", purpose, rank, nonce, proof(world.secret, {"rank", greeting->at(1), nonce, purpose, rank})});
-  const Message answer = receive(deadline).value_or(Message{"nothing"});
-  if (answer.front() == "refused" && answer.size() == 2) {
-    throw Refused(printable(answer[1]));
+  const Message greetings{greeting->at(1), nonce, purpose, rank};
+  send({"hello", purpose, rank, nonce, proof_of_rank(world.secret, greetings)});
+  session_ = Session(world.secret, greetings);
+  std::optional<Message> answer;
+  try {
+    answer = receive(deadline);
+  } catch (const Altered&) {
+    throw Refused(
+        fmt::format("the secret is wrong: {} knows another one; all ranks of a run need the same "
+                    "TANDEM_SECRET, or come from one launcher",
+                    where));
   }
-  if (answer.size() != 2 || !same_proof(answer[1], proof(world.secret, {"server", nonce, greeting->at(1)}))) {
-    throw Refused(where + " does not know the secret of this run");
+  if (!answer) {
+    return false;
+  }
+  if (answer->front() != "welcome") {
+    throw Refused(printable(field_of(*answer, 1)));
   }
   in_.set_limit(kAnswerLimit);
   return true;
 }
 
 void RendezvousClient::send(const Message& message) {
-  const std::string bytes = encode(message);
+  const std::string bytes = encode(session_.of_rank.close(message));
   const auto deadline = from_now(kSendTime);
   for (size_t sent = 0; sent < bytes.size();) {
     const ssize_t count = ::send(socket_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -114,7 +125,7 @@ void RendezvousClient::send(const Message& message) {
 std::optional<Message> RendezvousClient::receive(Deadline deadline) {
   while (true) {
     if (auto message = in_.next()) {
-      return message;
+      return session_.of_server.open(*std::move(message));
     }
     char bytes[16384];
     const ssize_t count = recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);

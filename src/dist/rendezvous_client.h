@@ -36,6 +36,7 @@ class RendezvousClient {
 
   Socket socket_;
   MessageReader in_;
+  Session session_;
 };
 
 }  // namespace tandem::dist

@@ -106,7 +106,7 @@ void RendezvousServer::accept_all() {
 }
 
 void RendezvousServer::send_to(Connection& connection, const Message& message) {
-  connection.out += encode(message);
+  connection.out += encode(connection.session.of_server.close(message));
   write(connection);
 }
 
@@ -148,7 +148,7 @@ void RendezvousServer::read(Connection& connection) {
       connection.last_heard = Clock::now();
       connection.in.add({bytes, static_cast<size_t>(count)});
       while (auto message = connection.in.next()) {
-        handle(connection, *message);
+        handle(connection, connection.session.of_rank.open(*std::move(message)));
       }
     }
   } catch (const Error& error) {  // the peer broke the protocol

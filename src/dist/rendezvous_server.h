@@ -6,9 +6,11 @@
 // last message.
 //
 // Messages, server's first:
-//   {"tandem rendezvous 1", nonce}
+//   {"tandem rendezvous 2", nonce}
 //                     {"hello", "work" or "heart", rank, nonce, proof}
-//   {"welcome", proof} or {"refused", reason}
+//   {"welcome"} or {"refused", reason}
+// From the server's answer on, every message has a seal (message.h) as its last field, which is left out here; a rank
+// whose proof is wrong gets {"refused"} without one. docs/formats.md says why.
 // work:               {"join", ...} (to_message())     {"group", host, address, interface and node of rank 0, of
 //                                                       rank 1, ...} once all have joined
 //                     {"set", key, value}              {"ok"}
@@ -29,7 +31,10 @@
 
 namespace tandem::dist {
 
-inline constexpr const char* kGreeting = "tandem rendezvous 1";
+inline constexpr const char* kGreeting = "tandem rendezvous 2";
+
+// A rank's proof over {server's nonce, rank's nonce, purpose, rank}.
+std::string proof_of_rank(const std::string& secret, Message greetings);
 
 // A rank's description of itself when it joins.
 struct JoiningRank {
@@ -62,6 +67,7 @@ class RendezvousServer {
 
     Socket socket;
     MessageReader in;
+    Session session;
     std::string out;  // bytes to send
     std::string nonce;
     std::string from = peer_address(socket);

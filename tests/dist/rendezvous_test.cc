@@ -1,6 +1,7 @@
 // Which ranks may join, which may not and why; and foreign connections to the port.
 #include <sys/socket.h>
 
+#include <atomic>
 #include <random>
 
 #include "core/error.h"
@@ -264,6 +265,85 @@ TEST(Rendezvous, StrangersBreakNothing) {
   }));
 }
 
+// Passes on what rank 1 and the server send each other; then it adds a message of its own for one of them.
+void relay(const Socket& listener, int port, const std::atomic<bool>& end, bool to_server) {
+  struct Link {
+    Socket rank, server;
+  };
+  std::vector<Link> links;
+  const auto pass_on = [](const Socket& from, const Socket& to) {
+    char bytes[4096];
+    const ssize_t count = recv(from.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    if (count > 0) {
+      send(to.get(), bytes, static_cast<size_t>(count), MSG_NOSIGNAL);
+    }
+  };
+  int turns = 0;
+  while (!end) {
+    if (Socket rank = accept_from(listener); rank.open()) {
+      links.push_back({std::move(rank), connect_to("127.0.0.1", port, steady_clock::now() + milliseconds(1000))});
+    }
+    for (const Link& link : links) {
+      pass_on(link.rank, link.server);
+      pass_on(link.server, link.rank);
+    }
+    if (links.size() == 2 && ++turns == 500) {  // the first is for heartbeats
+      const std::string bytes = encode({to_server ? "stop" : "failure", "all is lost"});
+      send((to_server ? links[0].server : links[0].rank).get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+TEST(Rendezvous, ARelayCannotAddAMessage) {
+  for (const bool to_server : {true, false}) {
+    auto worlds = worlds_of(2);
+    const int port = parse_endpoint(worlds[0].rendezvous).port;
+    const Socket listener = listen_on(true, 0);
+    worlds[1].rendezvous = fmt::format("127.0.0.1:{}", port_of(listener));
+    std::atomic<bool> end = false;
+    std::thread relaying([&] { relay(listener, port, end, to_server); });
+    const auto errors = run_ranks(worlds, [&](const World& world) {
+      const auto group = join_process_group(world, {}, quick_options());
+      std::vector<float> values(10);
+      while (true) {
+        group->communicator().all_reduce(testing::view_of(values));
+        std::this_thread::sleep_for(milliseconds(5));
+      }
+    });
+    end = true;
+    relaying.join();
+    for (const std::string& error : errors) {
+      EXPECT_EQ(error.find("all is lost"), std::string::npos) << error;
+    }
+    EXPECT_NE(errors[to_server ? 0 : 1].find("a message was altered or added on its way"), std::string::npos)
+        << errors[to_server ? 0 : 1];
+  }
+}
+
+// What a false server says is not believed, and neither is a refusal of the true one that says nothing of the secret.
+TEST(Rendezvous, ARefusalMustBeSealed) {
+  for (const Message& lie : {Message{"refused", "your disk is on fire", std::string(32, 'x')}, Message{"welcome"},
+                             Message{"welcome", std::string(32, 'x')}}) {
+    const Socket listener = listen_on(true, 0);
+    auto worlds = worlds_of(2);
+    const Socket unused(worlds[0].listener);
+    worlds[1].rendezvous = fmt::format("127.0.0.1:{}", port_of(listener));
+    std::thread server([&] {
+      Socket rank;
+      for (const auto until = steady_clock::now() + milliseconds(5000); !rank.open() && steady_clock::now() < until;) {
+        rank = accept_from(listener);
+      }
+      const std::string bytes = encode({"tandem rendezvous 2", random_token()}) + encode(lie);
+      send(rank.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      std::this_thread::sleep_for(milliseconds(300));
+    });
+    const std::string message = message_of([&] { join_process_group(worlds[1], {}, short_join()); });
+    EXPECT_NE(message.find("rank 1 on host b cannot join: the secret is wrong"), std::string::npos) << message;
+    server.join();
+  }
+}
+
 // A peer that knows the secret but sends nonsense ends the process group; the message names its rank.
 TEST(Rendezvous, NonsenseFromARankIsNamed) {
   const auto worlds = worlds_of(2);
@@ -333,6 +413,26 @@ TEST(Authentication, ProvesTheSecret) {
   EXPECT_EQ(proof("a", {"x"}).size(), 32U);
   EXPECT_NE(random_token(), random_token());
   EXPECT_EQ(random_token().size(), 32U);
+}
+
+TEST(Authentication, SealsOpenInOrderAndUnalteredOnly) {
+  const Message greetings{"a", "b", "work", "1"};
+  Session sender("secret", greetings);
+  Session receiver("secret", greetings);
+  const Message first = sender.of_rank.close({"set", "x", "1"});
+  const Message second = sender.of_rank.close({"set", "x", "1"});
+  EXPECT_NE(first, second);
+  const auto opens = [](Session session, const Message& message) { return session.of_rank.open(message).size() == 3; };
+  EXPECT_THROW(opens(receiver, second), Altered) << "one was left out";
+  EXPECT_THROW(opens(receiver, {"set", "x", "2", first.back()}), Altered);
+  EXPECT_THROW(opens(receiver, {"set", "x", "1"}), Altered);
+  EXPECT_THROW(opens(receiver, {first.back()}), Altered);
+  EXPECT_THROW(receiver.of_server.open(first), Altered) << "sent back to its sender";
+  EXPECT_THROW(opens(Session("secret", {"a", "c", "work", "1"}), first), Altered) << "of another connection";
+  EXPECT_THROW(opens(Session("guess", greetings), first), Altered);
+  EXPECT_EQ(receiver.of_rank.open(first), (Message{"set", "x", "1"}));
+  EXPECT_THROW(opens(receiver, first), Altered) << "repeated";
+  EXPECT_TRUE(opens(receiver, second));
 }
 
 TEST(Endpoint, Parses) {
