@@ -62,7 +62,8 @@ void run_worker(const Options& given) {
   const dist::World world = dist::world_from_environment();
   log::set_quiet(world.rank != 0);
   train::take_own_part(config, world);
-  const auto group = dist::join_process_group(world, train::group_identity(config, data, ""));
+  const auto group =
+      dist::join_process_group(world, train::group_identity(config, data, ""), train::group_options(config.dist));
   const preflight::Measurements measured = measured_by(*group, config, data);
   const preflight::Prediction prediction =
       preflight::predict(measured, config, given.price > 0 ? given.price : preflight::kNotMeasured);

@@ -42,7 +42,7 @@ struct RankInfo {
 struct ProcessGroupOptions {
   std::chrono::milliseconds join_timeout{120'000};          // longest time for all ranks to join
   std::chrono::milliseconds heartbeat{1'000};               // time between two heartbeats
-  std::chrono::milliseconds silence{6'000};                 // a rank silent for so long is dead
+  std::chrono::milliseconds silence{3'000};                 // a rank silent for so long is dead
   std::chrono::milliseconds collective_timeout{1'800'000};  // longest wait for the next piece: the last resort
   std::chrono::milliseconds exit_after{3'000};  // a process still running so long after a failure is ended; 0: never
 };

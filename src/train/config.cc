@@ -127,6 +127,9 @@ void check_combinations(const TrainConfig& c, ConfigReport& report) {
         "stop.patience counts validations: set validation.every_steps or validation.every_minutes");
   check(c.stop.metric == store::Metric::nll || c.validation.decode, "stop.metric",
         fmt::format("stop.metric = \"{}\" needs decoded text: set validation.decode = true", name_of(c.stop.metric)));
+  check(c.dist.silence_seconds >= 2 * c.dist.heartbeat_seconds, "dist.silence_seconds",
+        fmt::format("dist.silence_seconds = {} must be at least two heartbeats (dist.heartbeat_seconds = {})",
+                    c.dist.silence_seconds, c.dist.heartbeat_seconds));
   check(c.micro_batch == 0 || c.micro_batch >= c.model.max_length, "batch.micro_batch",
         fmt::format("batch.micro_batch = {} must hold the longest sentence (model.max_length = {})", c.micro_batch,
                     c.model.max_length));

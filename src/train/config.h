@@ -78,6 +78,9 @@ struct DistConfig {
   Engine engine = Engine::automatic;  // between GPUs
   bool hierarchical = true;           // if hosts have several ranks: add up inside each host, then between hosts
   bool share_device = false;          // ranks of one host may share a GPU
+  double heartbeat_seconds = 1;       // between two heartbeats of a rank
+  double silence_seconds = 3;         // a rank silent for so long is dead
+  double collective_minutes = 30;     // longest wait for a rank that lives but sends nothing of a sum
 };
 
 struct TrainConfig {

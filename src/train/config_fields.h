@@ -78,6 +78,9 @@ void visit_config(TrainConfig& c, Visit& visit) {
   visit.choice("dist.engine", c.dist.engine, model::Choices{"auto", "nccl", "gloo"});
   visit("dist.hierarchical", c.dist.hierarchical, model::Range{});
   visit("dist.share_device", c.dist.share_device, model::Range{});
+  visit("dist.heartbeat_seconds", c.dist.heartbeat_seconds, model::Range{.low = 0.1, .high = 60});
+  visit("dist.silence_seconds", c.dist.silence_seconds, model::Range{.low = 0.2, .high = 3600});
+  visit("dist.collective_minutes", c.dist.collective_minutes, model::Range{.low = 0.1, .high = 1440});
 }
 
 // Where each key was set ("base.toml:12"), and every error so far, in order.

@@ -1,6 +1,7 @@
 #include "train/group_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <random>
 
@@ -81,6 +82,15 @@ dist::Identity group_identity(const TrainConfig& config, const data::Prepared& d
           .device = wants_gpu(config) && !config.dist.share_device ? config.device : ""};
 }
 
+dist::ProcessGroupOptions group_options(const DistConfig& config) {
+  const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(std::llround(1e3 * seconds)); };
+  dist::ProcessGroupOptions options;
+  options.heartbeat = milliseconds(config.heartbeat_seconds);
+  options.silence = milliseconds(config.silence_seconds);
+  options.collective_timeout = milliseconds(60 * config.collective_minutes);
+  return options;
+}
+
 GroupRun::GroupRun(TrainConfig& config, const data::Prepared& data, bool start_over) : settings_(to_toml(config)) {
   const dist::World world = dist::world_from_environment();
   take_own_part(config, world);
@@ -93,7 +103,8 @@ GroupRun::GroupRun(TrainConfig& config, const data::Prepared& data, bool start_o
   start_over = start_over && (launch.empty() || read_small_file(launched) != launch);
   starts_over_ = start_over;
   group_ =
-      dist::join_process_group(world, group_identity(config, data, start_over ? "" : checkpoint_identity(config.run)));
+      dist::join_process_group(world, group_identity(config, data, start_over ? "" : checkpoint_identity(config.run)),
+                               group_options(config.dist));
   const int owner = first_node_on_disk(config.run);
   keeps_checkpoints_ = first() || (group_->local_rank() == 0 && owner == group_->node());
   if (!first() && keeps_checkpoints_) {

@@ -71,6 +71,8 @@ int workers_of_machine(const TrainConfig& config);
 // The properties on which this rank and the others must agree before they work together.
 dist::Identity group_identity(const TrainConfig& config, const data::Prepared& data, const std::string& checkpoint);
 
+dist::ProcessGroupOptions group_options(const DistConfig& config);
+
 // Communicator for gradients in the backend's memory. Null if the process group's own communicator does that.
 std::unique_ptr<dist::Communicator> make_gradient_communicator(dist::ProcessGroup& group, backend::Backend& backend,
                                                                const DistConfig& config);

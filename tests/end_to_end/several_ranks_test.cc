@@ -205,6 +205,23 @@ TEST_F(SeveralRanks, UnderNohupAHangUpChangesNothing) {
   EXPECT_EQ(stop_all(launcher, SIGTERM), 128 + SIGTERM) << read_text(log);
 }
 
+TEST_F(SeveralRanks, ASilentWorkerIsDeadWhenTheSettingSaysSo) {
+  const fs::path log = directory_ / "log";
+  const pid_t launcher =
+      start(launch_arguments("localhost:2",
+                             command("run", 1000000, {"dist.silence_seconds=1", "dist.heartbeat_seconds=0.2"})),
+            log);
+  ASSERT_TRUE(appears(log, "step 20/")) << read_text(log);
+  for (const pid_t process : descendants(launcher)) {
+    if (read_text(fmt::format("/proc/{}/environ", process)).find("TANDEM_RANK=1") != std::string::npos) {
+      kill(process, SIGSTOP);
+    }
+  }
+  EXPECT_EQ(wait_for(launcher), 1);
+  EXPECT_NE(read_text(log).find("rank 1 on host localhost has been silent for 1 s"), std::string::npos)
+      << read_text(log);
+}
+
 // The disk is full, as far as the workers can see: no file may grow beyond 1,000 bytes.
 TEST_F(SeveralRanks, ASaveThatFailsIsAnError) {
   const fs::path log = directory_ / "log";

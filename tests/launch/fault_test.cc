@@ -100,7 +100,7 @@ TEST_F(Faults, StoppedWorker) {
     if (round % 2 == 0) {
       check(
           random, [&](const auto& workers, pid_t) { kill(workers.at(1), SIGSTOP); }, {0, 2},
-          "rank 1 on host b has been silent for 6 s");
+          "rank 1 on host b has been silent for 3 s");
     } else {
       check(
           random, [&](const auto& workers, pid_t) { kill(workers.at(0), SIGSTOP); }, {1, 2}, "rank ");
@@ -114,7 +114,7 @@ TEST_F(Faults, CutLink) {
     const int lost = 1 + round % 2;
     check(
         random, [&](const auto&, pid_t) { hosts_->cut(lost); }, {0, 3 - lost},
-        fmt::format("rank {} on host {} has been silent for 6 s", lost, Hosts::name(lost)));
+        fmt::format("rank {} on host {} has been silent for 3 s", lost, Hosts::name(lost)));
     hosts_->join(lost);
   }
 }

@@ -7,6 +7,7 @@
 
 #include "core/file.h"
 #include "temporary_directory.h"
+#include "train/group_run.h"
 
 namespace tandem::train {
 namespace {
@@ -164,6 +165,25 @@ TEST(Config, ImpossibleValuesAreAllListed) {
         "a.toml:20: checkpoint.keep_last", "a.toml:22: schedule.learning_rate", "a.toml:24: nonfinite.lr_factor",
         "'stop.metric=bleu': stop.metric"}) {
     EXPECT_TRUE(contains(message, part)) << part << "\nin\n" << message;
+  }
+}
+
+TEST(Config, LimitsOfAProcessGroup) {
+  const TrainConfig config = parse_config(
+      kFile, "a.toml", {"dist.heartbeat_seconds=0.25", "dist.silence_seconds=8", "dist.collective_minutes=1"});
+  const dist::ProcessGroupOptions options = group_options(config.dist);
+  EXPECT_EQ(options.heartbeat, std::chrono::milliseconds(250));
+  EXPECT_EQ(options.silence, std::chrono::seconds(8));
+  EXPECT_EQ(options.collective_timeout, std::chrono::minutes(1));
+  const dist::ProcessGroupOptions usual;
+  const dist::ProcessGroupOptions by_default = group_options({});
+  EXPECT_EQ(by_default.heartbeat, usual.heartbeat);
+  EXPECT_EQ(by_default.silence, usual.silence);
+  EXPECT_EQ(by_default.collective_timeout, usual.collective_timeout);
+  for (const char* bad : {"dist.heartbeat_seconds=0", "dist.silence_seconds=0", "dist.silence_seconds=1.5",
+                          "dist.heartbeat_seconds=2", "dist.silence_seconds=nan", "dist.collective_minutes=0"}) {
+    const std::string message = message_of([&] { parse_config(kFile, "a.toml", {bad}); });
+    EXPECT_TRUE(contains(message, "dist.")) << bad << ": " << message;
   }
 }
 
