@@ -63,7 +63,7 @@ std::string own_binary();
 
 // Copies the program and these files and directories, absolute and the same on all hosts, to hosts where they are
 // missing or different, and verifies the copies by SHA-256; creates the workers' directory if it is missing. Skips this
-// host. The hosts need only a shell with mkdir, cat, mv, chmod, find and sha256sum. Fails if a host cannot run the
+// host. The hosts need only a shell with mkdir, cat, mv, rm, chmod and sha256sum. Fails if a host cannot run the
 // program even afterwards.
 void push(const LaunchOptions& options, const std::vector<std::string>& paths);
 

@@ -159,6 +159,9 @@ class Push {
   Files files_there(const Host& host, const Files& wanted) {
     std::string command = "sha256sum --";
     for (const auto& [path, hash] : wanted) {
+      require(path.find_first_of("\\\n\r") == std::string::npos,
+              "'{}' has a backslash or a line break in its name, which sha256sum prints in another way: rename it",
+              dist::printable(path));
       command += fmt::format(" {}", shell_quoted(path));
     }
     std::istringstream lines(run(host, command + " 2>/dev/null; true"));
@@ -171,13 +174,22 @@ class Push {
     return there;
   }
 
-  void send(const Host& host, const std::string& file, const std::string& to, bool executable) {
-    log::info("host {}: sending {} ({:.1f} MB)", host.name, to, static_cast<double>(fs::file_size(file)) / 1e6);
-    const std::string part = shell_quoted(to + ".push");
+  // Puts what the command prints into the file. Until then it has a name that nobody can foresee and is nobody else's.
+  void put(const Host& host, const std::string& command, const std::string& to, fs::perms mode,
+           const std::string& input = "") {
+    const fs::path folder = fs::path(to).parent_path();
+    const std::string part = shell_quoted((folder / (".push-" + dist::random_token())).string());
     run(host,
-        fmt::format("mkdir -p {} && cat > {} && {}mv -f {} {}", shell_quoted(fs::path(to).parent_path().string()), part,
-                    executable ? "chmod 755 " + part + " && " : "", part, shell_quoted(to)),
-        file);
+        fmt::format("mkdir -p {} && (umask 077 && set -C && {} > {} && chmod {:o} {} && mv -f {} {}) || {{ rm -f {}; "
+                    "exit 1; }}",
+                    shell_quoted(folder.string()), command, part, static_cast<unsigned>(mode), part, part,
+                    shell_quoted(to), part),
+        input);
+  }
+
+  void send(const Host& host, const std::string& file, const std::string& to) {
+    log::info("host {}: sending {} ({:.1f} MB)", host.name, to, static_cast<double>(fs::file_size(file)) / 1e6);
+    put(host, "cat", to, fs::status(file).permissions() & fs::perms::all, file);
   }
 
   void send_files(const Host& host, const Files& files) {
@@ -188,8 +200,7 @@ class Push {
     bool sent = false;
     for (const auto& [path, hash] : files) {
       if (const auto found = there.find(path); found == there.end() || found->second != hash) {
-        const bool executable = (fs::status(path).permissions() & fs::perms::owner_exec) != fs::perms::none;
-        send(host, path, path, executable);
+        send(host, path, path);
         sent = true;
       }
     }
@@ -208,7 +219,7 @@ class Push {
     const Files there = bundle ? Files{} : files_there(host, {{binary_, hash}, {beside, hash}});
     const auto same = [&](const std::string& path) { return there.contains(path) && there.at(path) == hash; };
     if (!bundle && !same(binary_) && !same(beside)) {
-      send(host, own, binary_, true);
+      send(host, own, binary_);
     }
     const std::string check = shell_quoted(binary_) + " --version";
     RemoteResult result = run_on_host(host, options_.agent, check);
@@ -224,16 +235,14 @@ class Push {
     const std::vector<std::string> libraries = own_libraries();
     const std::string folder = binary_ + ".lib";
     for (const std::string& path : libraries) {
-      send(host, path, folder + "/" + fs::path(path).filename().string(), true);
+      send(host, path, folder + "/" + fs::path(path).filename().string());
     }
-    send(host, "/proc/self/exe", binary_ + ".bin", true);
+    send(host, "/proc/self/exe", binary_ + ".bin");
     const std::string script = fmt::format(
         "#!/bin/sh\\nhere=$(readlink -f \"$0\")\\nexport TANDEM_PROGRAM=\"$here\"\\nexec \"$here.lib/{}\" "
         "--library-path \"$here.lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\" \"$here.bin\" \"$@\"\\n",
         loader_of(libraries));
-    const std::string to = shell_quoted(binary_);
-    run(host, fmt::format("printf {} > {}.push && chmod 755 {}.push && mv -f {}.push {}", shell_quoted(script), to, to,
-                          to, to));
+    put(host, "printf " + shell_quoted(script), binary_, fs::perms(0755));
   }
 
   const LaunchOptions& options_;

@@ -71,6 +71,31 @@ TEST_F(PushTest, BringsWhatIsMissingAndNothingElse) {
   expect_launch_works();
 }
 
+// What only its owner may read stays so, and a link that somebody has put there is not followed.
+TEST_F(PushTest, KeepsModesAndFollowsNoLinks) {
+  fs::permissions(here() + "/config.toml", fs::perms(0600));
+  fs::permissions(here() + "/data/corpus", fs::perms(0440));
+  fs::create_directories(there("x"));
+  std::ofstream(directory_ / "victim") << "untouched";
+  fs::create_symlink(directory_ / "victim", there("x") + "/config.toml.push");
+  fs::create_symlink(directory_ / "victim", there("x") + "/config.toml");
+  push();
+  EXPECT_EQ(read_text(directory_ / "victim"), "untouched");
+  EXPECT_EQ(fs::symlink_status(there("x") + "/config.toml").type(), fs::file_type::regular);
+  for (const char* file : {"/config.toml", "/data/corpus", "/bin/tandem"}) {
+    EXPECT_EQ(fs::status(there("x") + file).permissions(), fs::status(here() + file).permissions()) << file;
+  }
+  EXPECT_EQ(run_command("find " + there("x") + " -name '.push-*'").output, "");
+
+  for (const char* name : {"/data/back\\slash", "/data/line\nbreak"}) {
+    std::ofstream(here() + name) << "x";
+    Launched refused({here() + "/bin/tandem", "push", "x", agent(), here(), here() + "/data"});
+    EXPECT_EQ(refused.wait(milliseconds(60000)), 1);
+    EXPECT_TRUE(contains(refused.err(), "has a backslash or a line break in its name")) << refused.err();
+    fs::remove(here() + name);
+  }
+}
+
 // A host without one of the libraries gets them all.
 TEST_F(PushTest, BringsLibrariesWhereTheyAreMissing) {
   const std::string library =
