@@ -9,6 +9,20 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(tandem_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3>)
 endif()
 
+# What makes a mistake in our code harder to use: guards on the stack, checked calls of the C library (they need the
+# optimiser and are not for sanitizers, which check more), random addresses, no tables that can be overwritten or run.
+set(hardening -fstack-protector-strong)
+if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  list(APPEND hardening -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)  # some distributions' compilers define another
+endif()
+list(JOIN hardening "," hardening_of_nvcc)
+target_compile_options(tandem_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:${hardening}>" $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${hardening_of_nvcc}>)
+target_link_options(tandem_flags INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES CXX)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
 # tandem_library(name LIBS ... SOURCES ... WITHOUT ...): the folder's .cc files as one target. Only the named libraries can
 # be reached, so a forbidden dependency fails to link. The objects serve the program and libtandem.so alike: they are
 # position-independent, and hidden symbols keep them as fast as those of a program alone.
