@@ -45,9 +45,11 @@ bench:
 	@bench/run $(BUILD)
 
 bundle: build
+	@tools/install-packages bundle
 	@tools/bundle $(TANDEM) build/tandem.tar.gz
 
 bundle-slim: build
+	@tools/install-packages bundle
 	@tools/bundle $(TANDEM) build/tandem-slim.tar.gz --slim
 
 format:
