@@ -5,13 +5,14 @@
 #   make soak     run every test at its full count, and the tests under sanitizers: hours
 #   make bench    measure matrix products, the training step (also against PyTorch) and preparation
 #   make bundle   pack the binary and every library it needs into build/tandem.tar.gz; bundle-slim leaves out NVIDIA's
+#   make release VERSION=x.y.z   the bundles, check sums and notes of a release, in build/tandem-x.y.z
 #   make format   format the sources and run clang-tidy
 
 SHELL := /bin/bash
 BUILD := build/release
 TANDEM := $(BUILD)/bin/tandem
 
-.PHONY: build demo test soak sanitize bench bundle bundle-slim format clean
+.PHONY: build demo test soak sanitize bench bundle bundle-slim release format clean
 
 build:
 	@tools/install-packages build
@@ -51,6 +52,9 @@ bundle: build
 bundle-slim: build
 	@tools/install-packages bundle
 	@tools/bundle $(TANDEM) build/tandem-slim.tar.gz --slim
+
+release:
+	@tools/release "$(VERSION)"
 
 format:
 	@tools/install-packages format
